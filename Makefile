@@ -1,0 +1,34 @@
+# Each target does its own set-up: a virtual environment in .venv, made once and again when what it installs changes.
+PYTHON ?= python3
+VENV   ?= .venv
+BIN    := $(VENV)/bin
+READY  := $(VENV)/.ready
+
+.PHONY: help demo test lint format bench clean
+
+help:            ## this list
+	@grep -hE '^[a-z]+: .*##' $(MAKEFILE_LIST) | sed -E 's/:[^#]*## */\t/'
+
+demo: $(READY)   ## prove, then test on four real processes; writes runs/<UTC>/
+	@$(BIN)/rsag run
+
+test: $(READY)   ## the whole suite, real processes included
+	@$(BIN)/python -m pytest $(PYTEST_ARGS)
+
+lint: $(READY)   ## ruff, mypy --strict, the layers
+	@$(BIN)/ruff check . && $(BIN)/ruff format --check . && $(BIN)/mypy && $(BIN)/lint-imports --no-cache
+
+format: $(READY) ## let ruff lay the code out
+	@$(BIN)/ruff check --fix . && $(BIN)/ruff format .
+
+bench: $(READY)  ## every promise about speed, as figures
+	@for script in benchmarks/*.py; do $(BIN)/python $$script || exit 1; done
+
+clean:           ## forget the environment and the caches
+	rm -rf $(VENV) .mypy_cache .pytest_cache .ruff_cache .hypothesis
+
+$(READY): pyproject.toml constraints.txt
+	@test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
+	@echo "installing into $(VENV) ..." >&2
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[torch,dev]'
+	@touch $@
