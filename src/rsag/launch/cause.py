@@ -1,0 +1,52 @@
+"""Which of several dead ranks is the cause, and which are its victims."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Iterable
+from pathlib import Path
+
+from rsag.launch.messages import RankDeath
+
+_TAIL_BYTES = 1 << 16
+
+
+def find_cause(deaths: Iterable[RankDeath]) -> RankDeath | None:
+    """The rank that failed first by itself; None if none did.
+
+    A signal that the launcher did not send beats an exception: the peers of a Gloo rank that aborts fail with
+    "Connection reset by peer", and often are reaped before it. Among exceptions the earliest counts, by the time in the
+    rank's own record where there is one: a rank may take long to end, and be ended by us, after it has failed.
+    """
+    candidates = [(at_ns, death) for death in deaths if (at_ns := _failed_at_ns(death)) is not None]
+    return min(candidates, key=lambda pair: (not _crashed(pair[1]), pair[0]))[1] if candidates else None
+
+
+def _crashed(death: RankDeath) -> bool:
+    return death.signal is not None and death.signalled_at_ns is None
+
+
+def _failed_at_ns(death: RankDeath) -> int | None:
+    if not death.failed:
+        return None
+    if _crashed(death):
+        return death.at_ns
+    recorded_ns = _recorded_failure_ns(death.log.with_suffix(".jsonl"))
+    if death.signalled_at_ns is None:
+        return death.at_ns if recorded_ns is None else recorded_ns
+    return recorded_ns if recorded_ns is not None and recorded_ns < death.signalled_at_ns else None
+
+
+def _recorded_failure_ns(record: Path) -> int | None:
+    """`at_ns` of the record's last line if that says `failed`; None for no such line, a torn one or no record."""
+    try:
+        with record.open("rb") as file:
+            file.seek(max(0, record.stat().st_size - _TAIL_BYTES), os.SEEK_SET)
+            last = json.loads(file.read().splitlines()[-1])
+    except (OSError, IndexError, ValueError):
+        return None
+    if not isinstance(last, dict) or last.get("kind") != "failed":
+        return None
+    at_ns = last.get("at_ns")
+    return at_ns if isinstance(at_ns, int) else None

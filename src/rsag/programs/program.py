@@ -1,0 +1,116 @@
+"""Compositions, and the programs that recording them gives."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Protocol
+
+from rsag.collectives import COLLECTIVES, Kind
+from rsag.errors import UsageError
+from rsag.programs.instructions import Instruction, Role, View
+from rsag.programs.recorder import Recorder, Tape
+from rsag.reduction import ReduceOp
+
+
+class Run(Protocol):
+    """A composition's body, from one rank's point of view: it returns the view that holds the result."""
+
+    def __call__(self, m: Recorder, full: View, op: str) -> View: ...
+
+
+def any_numel(_: int) -> int:
+    return 1
+
+
+def world_size_multiple(world_size: int) -> int:
+    return world_size
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Composition:
+    """A way to reach what the target collective promises. Ownership is part of the type.
+
+    `run` gets the target's send buffer: M elements, or M/N where the target is all_gather (with `in_place` the whole M, of which
+    the rank's own slice is written). `consumes`: the input is given away, it may be released, and the result may be another buffer.
+    `symmetric`: the input must lie in memory that peers can read. `multiple_of(N)`: M must be a multiple of it. `folds`: values are
+    combined pairwise outside of collectives, which an average does not survive.
+    """
+
+    name: str
+    run: Run
+    summary: str
+    target: Kind = Kind.ALL_REDUCE
+    consumes: bool = False
+    symmetric: bool = False
+    in_place: bool = False
+    folds: bool = False
+    multiple_of: Callable[[int], int] = world_size_multiple
+
+    def why_refused(self, numel: int, world_size: int, op: ReduceOp) -> str | None:
+        """Why it makes no claim about this size and operator, or None where it makes one."""
+        if self.folds and op is ReduceOp.AVG:
+            return f"{self.name} combines pairwise, and an average cannot be folded"
+        multiple = self.multiple_of(world_size)
+        if numel % multiple:
+            return f"{self.name} takes a multiple of {multiple} elements on {world_size} ranks, not {numel}"
+        return None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Program:
+    """One rank's straight line. `rank` is global, `numel` the full logical payload M, `input` and `result` views of its buffers."""
+
+    composition: str
+    target: Kind
+    rank: int
+    world_size: int
+    numel: int
+    op: ReduceOp
+    consumes: bool
+    in_place: bool
+    input: View
+    result: View
+    code: tuple[Instruction, ...]
+
+
+def input_numel(composition: Composition, numel: int, world_size: int) -> int:
+    """Elements of the buffer that `composition` is given for a full payload of `numel`."""
+    if composition.target is Kind.ALL_GATHER and not composition.in_place:
+        return COLLECTIVES[Kind.ALL_GATHER].count(numel, world_size)
+    return numel
+
+
+def record(composition: Composition, *, rank: int, world_size: int, numel: int, op: ReduceOp) -> Program:
+    """Run `composition` once, as `rank` sees it, and keep what it does.
+
+    Raises ProgramError where it breaks a rule that needs no other rank to see, UsageError where it does not take `numel`.
+    """
+    reason = composition.why_refused(numel, world_size, op)
+    if reason is not None:
+        raise UsageError(reason, do="pad the payload, or choose another composition (rsag prove lists them)")
+    tape = Tape(rank)
+    full = tape.allocate(input_numel(composition, numel, world_size), Role.INPUT, composition.symmetric, "caller")
+    if not composition.consumes:
+        tape.borrowed = full.buffer
+    result = composition.run(Recorder(tape, range(world_size)), full, op.value)
+    return Program(
+        composition=composition.name,
+        target=composition.target,
+        rank=rank,
+        world_size=world_size,
+        numel=numel,
+        op=op,
+        consumes=composition.consumes,
+        in_place=composition.in_place,
+        input=full,
+        result=result,
+        code=tuple(tape.code),
+    )
+
+
+def record_all(composition: Composition, *, world_size: int, numel: int, op: ReduceOp) -> tuple[Program, ...]:
+    """Every rank's program, in rank order."""
+    return tuple(
+        record(composition, rank=rank, world_size=world_size, numel=numel, op=op) for rank in range(world_size)
+    )

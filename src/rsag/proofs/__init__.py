@@ -1,0 +1,1 @@
+"""Compositions against worlds: proofs, counterexamples, and which oracle sees which fault."""
