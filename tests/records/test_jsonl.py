@@ -47,42 +47,48 @@ def _writer(path: Path) -> RowWriter:
     return RowWriter(path, start={"rank": 3}, now_ns=lambda: 7)
 
 
-def test_lines_are_compact_and_in_order(path: Path) -> None:
+def _write_and_end(path: Path, *rows: dict[str, object]) -> None:
     with _writer(path) as writer:
-        writer.write({"kind": "round", "ns": (1, 2)})
-        writer.end(num_rounds=1)
-    assert START + ROW + END == path.read_text()
+        for row in rows:
+            writer.write(row)
+        writer.end(num_rounds=len(rows))
+
+
+def test_lines_are_compact_and_in_order(path: Path) -> None:
+    _write_and_end(path, {"kind": "round", "ns": (1, 2)})
+    assert path.read_text() == START + ROW + END
 
 
 def test_a_row_is_in_the_file_when_write_returns(path: Path) -> None:
     with _writer(path) as writer:
         writer.write({"kind": "round", "ns": (1, 2)})
-        assert START + ROW == path.read_text()
+        assert path.read_text() == START + ROW
 
 
 def test_an_error_becomes_the_last_line_and_goes_on(path: Path) -> None:
     with pytest.raises(ValueError, match="bad"), _writer(path):
         raise ValueError("bad")
-    assert START + FAILED == path.read_text()
+    assert path.read_text() == START + FAILED
 
 
 def test_an_interrupt_is_recorded_like_an_error(path: Path) -> None:
     with pytest.raises(KeyboardInterrupt), _writer(path):
         raise KeyboardInterrupt
-    assert {"at_ns": 7, "error": "KeyboardInterrupt", "message": ""} == read_rows(path).failed
+    assert read_rows(path).failed == {"at_ns": 7, "error": "KeyboardInterrupt", "message": ""}
 
 
 def test_an_error_after_the_end_line_adds_nothing(path: Path) -> None:
-    with pytest.raises(ValueError, match="bad"), _writer(path) as writer:
-        writer.end(num_rounds=1)
+    writer = _writer(path)
+    writer.end(num_rounds=1)
+    with pytest.raises(ValueError, match="bad"), writer:
         raise ValueError("bad")
-    assert START + END == path.read_text()
+    assert path.read_text() == START + END
 
 
 def test_leaving_without_the_end_line_writes_none(path: Path) -> None:
     with _writer(path):
         pass
-    assert START == path.read_text()
+    assert path.read_text() == START
 
 
 def test_an_existing_file_is_not_written_over(path: Path) -> None:
@@ -111,22 +117,21 @@ def test_start_fields_cannot_hide_the_schema(path: Path) -> None:
 def test_a_number_that_is_not_finite_is_refused_and_nothing_written(path: Path) -> None:
     with _writer(path) as writer, pytest.raises(RecordError, match=r"rank-0003\.jsonl: ns\[1\]: not a finite number"):
         writer.write({"ns": [1.0, float("nan")]})
-    assert START == path.read_text()
+    assert path.read_text() == START
 
 
 def test_on_a_full_disk_the_rows_before_stay_whole(path: Path) -> None:
+    row: dict[str, object] = {"kind": "round", "ns": (1, 2)}
     with disk_with_room_for(len(START + ROW) + 5), pytest.raises(RunFailedError, match="a row cannot be written"):
-        with _writer(path) as writer:
-            writer.write({"kind": "round", "ns": (1, 2)})
-            writer.write({"kind": "round", "ns": (1, 2)})
-    assert START + ROW == path.read_text()
+        _write_and_end(path, row, row)
+    assert path.read_text() == START + ROW
 
 
 def test_on_a_full_disk_the_failed_line_is_written_if_it_fits(path: Path) -> None:
-    with disk_with_room_for(len(START) + 300), pytest.raises(RunFailedError), _writer(path) as writer:
-        writer.write({"ns": list(range(200))})
+    with disk_with_room_for(len(START) + 300), pytest.raises(RunFailedError):
+        _write_and_end(path, {"ns": list(range(200))})
     found = read_rows(path)
-    assert ("RunFailedError", ()) == (found.failed and found.failed["error"], found.rows)
+    assert (found.failed and found.failed["error"], found.rows) == ("RunFailedError", ())
 
 
 def test_on_a_full_disk_the_error_under_way_is_the_one_seen(path: Path) -> None:
@@ -156,7 +161,7 @@ def test_what_was_written_is_read(
 
 def test_a_rank_that_ended_well_has_no_problems(path: Path) -> None:
     path.write_text(START + ROW + END)
-    assert (True, ()) == (read_rows(path).ended, read_rows(path).problems)
+    assert (read_rows(path).ended, read_rows(path).problems) == (True, ())
 
 
 def test_a_rank_without_end_line_keeps_its_rows(path: Path) -> None:
@@ -189,7 +194,7 @@ def test_a_file_cut_anywhere_behind_its_first_line_keeps_the_whole_rows(path: Pa
 
 def test_a_cut_last_line_is_a_problem(path: Path) -> None:
     path.write_text(START + ROW + ROW[:9])
-    assert "line 3 is truncated: the rank was killed while writing it" == read_rows(path).problems[0]
+    assert read_rows(path).problems[0] == "line 3 is truncated: the rank was killed while writing it"
 
 
 @pytest.mark.parametrize(

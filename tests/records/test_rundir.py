@@ -51,7 +51,7 @@ def test_the_root_is_left_alone_where_a_directory_is_asked_for(tmp_path: Path) -
 
 def test_an_empty_directory_will_do_and_stays_empty(tmp_path: Path) -> None:
     new_run_directory(tmp_path, started_utc=STARTED, out=tmp_path)
-    assert [] == list(tmp_path.iterdir())
+    assert list(tmp_path.iterdir()) == []
 
 
 def test_a_relative_path_stays_relative(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -125,7 +125,7 @@ def test_rank_files_come_in_the_order_of_ranks(tmp_path: Path) -> None:
 def test_logs_and_strangers_are_no_rank_files(tmp_path: Path) -> None:
     for name in ("rank-0001.log", "rank-1.jsonl", "rank-0001.jsonl.bak", "rank-00x1.jsonl", PLAN):
         (tmp_path / name).touch()
-    assert [] == rank_files(tmp_path)
+    assert rank_files(tmp_path) == []
 
 
 def test_a_run_directory_holds_a_plan(tmp_path: Path) -> None:

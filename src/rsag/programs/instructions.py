@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from enum import Enum
-from typing import Union
 
 from rsag.collectives import Kind
 from rsag.errors import ProgramError
@@ -119,4 +118,4 @@ class Wait:
     site: str
 
 
-Instruction = Union[Alloc, Release, Local, Start, Wait]
+Instruction = Alloc | Release | Local | Start | Wait

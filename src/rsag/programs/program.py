@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Protocol
 
 from rsag.collectives import COLLECTIVES, Kind
 from rsag.errors import UsageError
@@ -13,10 +12,8 @@ from rsag.programs.recorder import Recorder, Tape
 from rsag.reduction import ReduceOp
 
 
-class Run(Protocol):
-    """A composition's body, from one rank's point of view: it returns the view that holds the result."""
-
-    def __call__(self, m: Recorder, full: View, op: str) -> View: ...
+Run = Callable[[Recorder, View, str], View]
+"""A composition's body, `run(m, full, op)`, from one rank's point of view: it returns the view that holds the result."""
 
 
 def any_numel(_: int) -> int:

@@ -77,7 +77,7 @@ class Prover:
             sources = promise.postcondition(rank, element, count=count, world_size=world_size)
             assert sources is not None
             rows.append([inputs[source][position] for source, position in sources])
-        return self.symbols.reduce(self.op, list(zip(*rows))) if rows else []
+        return self.symbols.reduce(self.op, [list(column) for column in zip(*rows)]) if rows else []
 
     def _check_result(self, programs: Sequence[Program], outcome: Outcome) -> None:
         first = programs[0]

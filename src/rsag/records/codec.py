@@ -150,7 +150,7 @@ def parse_json(text: bytes, *, where: str, line: int | None = None) -> object:
 
 # What may be left of a token where a file was cut: of a literal or a number, and of an escape inside a string.
 _CUT_TOKEN = re.compile(r"(?:t|tr|tru|f|fa|fal|fals|n|nu|nul|-|\.|[eE][+-]?)?\s*\Z")
-_CUT_ESCAPE = re.compile(r"\\u[0-9a-fA-F]{0,3}\Z")
+_CUT_ESCAPE = re.compile(r"\\u[0-9a-fA-F]{0,4}\Z")
 
 
 def _refuse_constant(literal: str) -> object:

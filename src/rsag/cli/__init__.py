@@ -1,0 +1,73 @@
+"""The command line: one file per command, imported only when it is asked for.
+
+Standard output carries the answer and, with `--json`, one JSON document and nothing else; progress and errors go to standard error.
+"""
+
+from __future__ import annotations
+
+import importlib
+import sys
+
+import click
+
+from rsag import __version__
+from rsag.errors import ExitCode, RsagError
+
+COMMANDS: dict[str, str] = {
+    "run": "Plan, launch, judge and report in one go: the main job.",
+    "prove": "Prove compositions on symbols, or find the counterexample; needs no torch.",
+    "ring": "Print a ring schedule, step by step.",
+    "emit": "Print a composition as plain torch code.",
+    "judge": "Judge a saved run directory again, without torch.",
+    "show": "Print the verdict of a saved run directory.",
+    "env": "Say what this machine's backends can do, probed in child processes.",
+}
+"""Name and help line of each command, in the order of `rsag --help`; the command is `rsag.cli.NAME:command`."""
+
+
+class _Commands(click.Group):
+    """Loads a command's file only when it runs: `rsag --help` imports none of them."""
+
+    def list_commands(self, ctx: click.Context) -> list[str]:  # noqa: ARG002
+        return list(COMMANDS)
+
+    def get_command(self, ctx: click.Context, name: str) -> click.Command | None:  # noqa: ARG002
+        if name not in COMMANDS:
+            return None
+        command = importlib.import_module(f"rsag.cli.{name}").command
+        assert isinstance(command, click.Command)
+        return command
+
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:  # noqa: ARG002
+        with formatter.section("Commands"):
+            formatter.write_dl(list(COMMANDS.items()))
+
+
+@click.command(cls=_Commands, context_settings={"help_option_names": ["-h", "--help"]})
+@click.version_option(__version__, prog_name="rsag")
+def group() -> None:
+    """Settle, on your own machines, whether AllReduce may become ReduceScatter + AllGather, and what that costs.
+
+    \b
+    Exit codes: 0 done; 1 refuted, or a gate that was asked for; 2 wrong use;
+    3 inconclusive or invalid where an answer was required; 4 the run failed.
+    """
+
+
+def main(arguments: list[str] | None = None) -> None:
+    """The entry point of `rsag`: the only place that prints errors and maps them to exit codes."""
+    try:
+        code = group.main(args=arguments, prog_name="rsag", standalone_mode=False)
+    except RsagError as error:
+        click.echo(f"rsag: {error}", err=True)
+        sys.exit(error.exit_code)
+    except click.ClickException as error:
+        error.show()
+        sys.exit(ExitCode.WRONG_USE)
+    except (click.Abort, KeyboardInterrupt):
+        click.echo("rsag: interrupted", err=True)
+        sys.exit(130)
+    except BrokenPipeError:  # the reader has seen enough
+        sys.stderr.close()
+        sys.exit(ExitCode.DONE)
+    sys.exit(code if isinstance(code, int) else ExitCode.DONE)

@@ -1,0 +1,3 @@
+from rsag.cli import main
+
+main()
