@@ -47,8 +47,8 @@ class LaunchReport:
             return f"all {self.world_size} ranks ended well"
         if self.cause is not None:
             return f"rank {self.cause.rank} of {self.world_size} failed"
-        ranks = ", ".join(str(death.rank) for death in self.ended_by_launcher)
-        return f"{format_seconds(self.deadline_s)} passed while rank {ranks} of {self.world_size} still ran"
+        running = ", ".join(f"rank {death.rank}" for death in self.ended_by_launcher)
+        return f"the deadline of {format_seconds(self.deadline_s)} passed with {running} of {self.world_size} still running"
 
 
 def failure(report: LaunchReport) -> RunFailedError:
@@ -58,7 +58,7 @@ def failure(report: LaunchReport) -> RunFailedError:
         return RunFailedError(report.message, got=_how(cause), do=log_excerpt(cause.log, end=cause.log_bytes))
     lines = "".join(f"\n  rank {death.rank}: {_last_words(death)}" for death in report.ended_by_launcher)
     do = f"stacks are at the end of {report.deaths[0].log.parent}/rank-*.log; the last line of each rank:{lines}"
-    return RunFailedError("the deadline passed", got=report.message, do=do)
+    return RunFailedError(report.message, do=do)
 
 
 def _how(death: RankDeath) -> str:

@@ -44,27 +44,22 @@ class Refutation:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Verdict:
-    """One contract of one composition under one operator, over all worlds that were asked for."""
-
-    contract: Contract
-    outcome: ProofOutcome
-    num_worlds: int
-    refutation: Refutation | None = None
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
 class ProofRow:
-    """One composition under one operator: how many worlds were checked, and each contract's outcome."""
+    """One composition under one operator: the worlds checked, and both contracts with their first counterexample.
+
+    `not_claimed` says why worlds were left out, if any were.
+    """
 
     composition: str
     target: Kind
     op: ReduceOp
     num_worlds: int
     num_not_claimed: int
-    result: Verdict
-    shard: Verdict
-    reason: str | None = None
+    result: ProofOutcome
+    shard: ProofOutcome
+    result_refutation: Refutation | None = None
+    shard_refutation: Refutation | None = None
+    not_claimed: str | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -81,3 +76,46 @@ class Proofs:
     seconds: float
     scope: str
     rows: tuple[ProofRow, ...]
+
+    @property
+    def refuted(self) -> tuple[ProofRow, ...]:
+        return tuple(row for row in self.rows if ProofOutcome.REFUTED in (row.result, row.shard))
+
+
+class OracleVerdict(str, Enum):
+    KILLED = "killed"
+    SURVIVED = "survived"
+    NOT_RUN = "not-run"  # refused before there was a program
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MutantRow:
+    """One planted fault: the contract it breaks (None: it only looks wrong), the one found broken, and who saw it."""
+
+    mutant: str
+    op: ReduceOp
+    breaks: Contract | None
+    found: Contract | None
+    as_named: bool
+    result: ProofOutcome
+    refutation: Refutation | None
+    oracles: dict[str, OracleVerdict]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MutationScore:
+    """Every mutant judged by every oracle, in one world size."""
+
+    schema: ClassVar[str] = "mutation-score"
+    version: ClassVar[int] = 1
+
+    world_size: int
+    rows: tuple[MutantRow, ...]
+
+    def kills(self, oracle: str) -> int:
+        """How many of the mutants that do break a contract `oracle` sees."""
+        return sum(row.breaks is not None and row.oracles[oracle] is OracleVerdict.KILLED for row in self.rows)
+
+    @property
+    def num_wrong(self) -> int:
+        return sum(row.breaks is not None for row in self.rows)
