@@ -1,7 +1,7 @@
 """What each collective promises: counts, pre- and postcondition per (rank, element), steps, wire bytes.
 
-`count` is always the collective's own count argument, as in NCCL's API: AllReduce, Broadcast and Reduce count; ReduceScatter
-recvcount; AllGather sendcount. `numel` is the full logical payload M.
+`count` is always the collective's own count argument, as in NCCL's API: AllReduce, Broadcast and Reduce count;
+ReduceScatter recvcount; AllGather sendcount. `numel` is the full logical payload M.
 """
 
 from __future__ import annotations
@@ -69,7 +69,10 @@ class Collective:
     def postcondition(
         self, rank: int, element: int, *, count: int, world_size: int, root: int = 0
     ) -> tuple[Contribution, ...] | None:
-        """The contributions whose reduction `rank` finds at `element` of its receive buffer; None where it is not written."""
+        """The contributions whose reduction `rank` finds at `element` of its receive buffer.
+
+        None where nothing is promised: at a rank that is not the root of a Reduce.
+        """
         everyone = range(world_size)
         if self.kind is Kind.ALL_REDUCE:
             return tuple((source, element) for source in everyone)

@@ -46,7 +46,7 @@ class RecordError(RsagError):
 
 
 class ProgramError(RsagError):
-    """A composition broke a rule that needs no other rank to see: a shape, a write to a peer, a borrowed input released."""
+    """A composition broke a rule that needs no other rank to see: a shape, a write to a peer, a release of a loan."""
 
     exit_code = ExitCode.REFUTED
 

@@ -46,7 +46,7 @@ class ShardLayout:
         return _rank(rank, self.world_size) * q, (rank + 1) * q
 
     def valid_range(self, rank: int) -> tuple[int, int]:
-        """The half-open range of *logical* elements in `rank`'s shard; empty (start == stop) where it is all padding."""
+        """The half-open range of *logical* elements in `rank`'s shard; empty (start == stop) where all is padding."""
         start, stop = self.slot(rank)
         return min(start, self.numel), min(stop, self.numel)
 

@@ -98,7 +98,7 @@ class DType(str, Enum):
 
     @property
     def largest_exact_int(self) -> int:
-        """The largest n such that every integer in [0, n] is represented exactly, and so is every partial sum up to n."""
+        """The largest n such that every integer in [0, n], and so every partial sum up to n, is represented exactly."""
         if self.family is Family.BOOL:
             return 1
         bits = self.significand_bits

@@ -8,10 +8,12 @@ import time
 from pathlib import Path
 
 import pytest
-from conftest import Launch, living_members, wait_until
+from launching import Launch, is_alive, parent_of, wait_until
 
 from rsag.errors import ExitCode, RunFailedError
 from rsag.launch import ForkServer, LaunchReport, Outcome, RankDeath, RankStart, failure, run_ranks
+
+FAKE_TORCH = "import sys, types; torch = types.SimpleNamespace(cuda=types.SimpleNamespace(is_initialized=lambda: True))"
 
 
 def cause_of(report: LaunchReport) -> tuple[Outcome, int, int | None, int | None]:
@@ -23,7 +25,7 @@ def test_a_killed_rank_ends_the_others_within_5_s_and_is_named_with_its_last_wor
     start_s = time.monotonic()
     report = launch("kill_itself_on", "2", world_size=4)
     assert time.monotonic() - start_s < 5
-    assert (Outcome.RANK_DIED, 2, None, signal.SIGKILL) == cause_of(report)
+    assert cause_of(report) == (Outcome.RANK_DIED, 2, None, signal.SIGKILL)
     assert report.num_killed == 3
     text = str(failure(report))
     assert "rank 2 of 4 failed; got SIGKILL (often the kernel's out-of-memory killer" in text
@@ -32,7 +34,7 @@ def test_a_killed_rank_ends_the_others_within_5_s_and_is_named_with_its_last_wor
 
 def test_an_exception_is_shown_with_its_traceback(launch: Launch) -> None:
     report = launch("fail_on", "1")
-    assert (Outcome.RANK_DIED, 1, 1, None) == cause_of(report)
+    assert cause_of(report) == (Outcome.RANK_DIED, 1, 1, None)
     assert str(failure(report)).endswith("ValueError: no such luck")
     assert ExitCode.RUN_FAILED is failure(report).exit_code
 
@@ -43,13 +45,13 @@ def test_a_wrong_entry_name_is_shown(launch: Launch) -> None:
 
 def test_a_victim_that_fails_before_the_culprit_aborts_is_not_the_cause(launch: Launch, tmp_path: Path) -> None:
     report = launch("victim_before_culprit", str(tmp_path))
-    assert [0, 1] == [death.rank for death in report.deaths]
-    assert (Outcome.RANK_DIED, 1, None, signal.SIGABRT) == cause_of(report)
+    assert [death.rank for death in report.deaths] == [0, 1]
+    assert cause_of(report) == (Outcome.RANK_DIED, 1, None, signal.SIGABRT)
 
 
 def test_a_rank_that_recorded_its_failure_but_could_not_end_is_the_cause(launch: Launch, tmp_path: Path) -> None:
     report = launch("slow_culprit", str(tmp_path))
-    assert (Outcome.RANK_DIED, 1, None, signal.SIGTERM) == cause_of(report)
+    assert cause_of(report) == (Outcome.RANK_DIED, 1, None, signal.SIGTERM)
     text = str(failure(report))
     assert "did not end by itself" in text
     assert text.endswith("about to hang"), "what our own signal made it print is left out"
@@ -57,8 +59,8 @@ def test_a_rank_that_recorded_its_failure_but_could_not_end_is_the_cause(launch:
 
 def test_the_others_have_time_to_write_their_records(launch: Launch, tmp_path: Path) -> None:
     report = launch("record_when_told", str(tmp_path))
-    assert (Outcome.RANK_DIED, 0) == (report.outcome, report.num_killed)
-    assert "{}\n" == (tmp_path / "rank-0001.jsonl").read_text()
+    assert (report.outcome, report.num_killed) == (Outcome.RANK_DIED, 0)
+    assert (tmp_path / "rank-0001.jsonl").read_text() == "{}\n"
 
 
 def test_ranks_that_ignore_sigterm_are_killed_within_5_s(launch: Launch) -> None:
@@ -70,7 +72,7 @@ def test_ranks_that_ignore_sigterm_are_killed_within_5_s(launch: Launch) -> None
 
 def test_past_the_deadline_all_are_ended_and_the_error_says_who_hung_and_where(launch: Launch) -> None:
     report = launch("hang", deadline_s=0.3)
-    assert (Outcome.DEADLINE, None, 2) == (report.outcome, report.cause, report.num_killed)
+    assert (report.outcome, report.cause, report.num_killed) == (Outcome.DEADLINE, None, 2)
     text = str(failure(report))
     assert "the deadline of 300 ms passed with rank 0, rank 1 of 2 still running" in text
     for rank in (0, 1):
@@ -79,14 +81,14 @@ def test_past_the_deadline_all_are_ended_and_the_error_says_who_hung_and_where(l
 
 def test_a_full_disk_names_the_rank_that_met_it(launch: Launch, tmp_path: Path) -> None:
     report = launch("fill_disk", str(tmp_path))
-    assert (Outcome.RANK_DIED, 1, 1, None) == cause_of(report)
+    assert cause_of(report) == (Outcome.RANK_DIED, 1, 1, None)
     assert "File too large" in str(failure(report))
 
 
 def test_a_rank_that_cannot_be_forked_ends_those_before_it(tmp_path: Path, environment: dict[str, str]) -> None:
     pids: list[int] = []
     with pytest.raises(
-        RunFailedError, match="rank 2 of 4 could not be started; got .*temporarily unavailable"
+        RunFailedError, match=r"rank 2 of 4 could not be started; got .*temporarily unavailable"
     ) as error:
         run_ranks(
             entry="toys:hang",
@@ -108,7 +110,7 @@ def test_a_rank_that_cannot_be_forked_ends_those_before_it(tmp_path: Path, envir
     [
         ("broken", "raise OSError('libcudart.so.12: cannot open')", "libcudart.so.12: cannot open"),
         ("crashing", "import os; os.abort()", "got SIGABRT"),
-        ("torchless", "import sys; sys.modules['torch'] = None; import torch", "got exit code 1"),
+        ("greedy", f"{FAKE_TORCH}; sys.modules['torch'] = torch", "greedy initialised CUDA"),
         ("no_torch", "raise ModuleNotFoundError(\"No module named 'torch'\")", r"pip install 'rsag\[torch\]'"),
     ],
 )
@@ -132,18 +134,40 @@ def test_a_preload_that_hangs_ends_at_its_deadline(tmp_path: Path, environment: 
         pass
 
 
-def test_ranks_die_with_the_fork_server(launch: Launch) -> None:
-    sessions: set[int] = set()
+@pytest.mark.parametrize("preload", [[], ["no_parent_death_signal"]], ids=["prctl", "pipe"])
+def test_ranks_die_with_the_fork_server(preload: list[str], tmp_path: Path, environment: dict[str, str]) -> None:
+    pids: list[int] = []
 
     def kill_fork_server(event: RankStart | RankDeath) -> None:
-        if event.rank == 1 and isinstance(event, RankStart):
-            sessions.add(os.getsid(event.pid))
-            os.kill(os.getsid(event.pid), signal.SIGKILL)
+        pids.append(event.pid)
+        if len(pids) == 2:
+            wait_until(lambda: all("hang" in log.read_text() for log in tmp_path.glob("rank-*.log")))
+            os.kill(parent_of(event.pid), signal.SIGKILL)
+            wait_until(lambda: not any(map(is_alive, pids)))
 
     with pytest.raises(RunFailedError, match="the fork server ended while running 2 ranks; got SIGKILL"):
-        launch("hang", on_event=kill_fork_server)
-    [session] = sessions
-    wait_until(lambda: not living_members(session))
+        run_ranks(
+            entry="toys:hang",
+            arguments=[],
+            world_size=2,
+            out=tmp_path,
+            deadline_s=20,
+            environment=environment,
+            preload=preload,
+            on_event=kill_fork_server,
+        )
+
+
+def test_an_exception_of_the_listener_ends_the_ranks(launch: Launch) -> None:
+    pids: list[int] = []
+
+    def refuse(event: RankStart | RankDeath) -> None:
+        pids.append(event.pid)
+        raise LookupError("not in the mood")
+
+    with pytest.raises(LookupError, match="not in the mood"):
+        launch("hang", world_size=1, on_event=refuse)
+    assert not is_alive(pids[0])
 
 
 @pytest.mark.multirank
@@ -157,5 +181,5 @@ def test_an_abort_inside_gloo_is_not_blamed_on_its_peer(tmp_path: Path, environm
         environment=environment,
         preload=["torch.distributed"],
     )
-    assert (Outcome.RANK_DIED, 1, None, signal.SIGABRT) == cause_of(report)
+    assert cause_of(report) == (Outcome.RANK_DIED, 1, None, signal.SIGABRT)
     assert "abort_inside_all_reduce" in str(failure(report)), "the stack at the abort is in the log"

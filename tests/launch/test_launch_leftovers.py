@@ -12,17 +12,18 @@ from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
-from conftest import Launch, all_listening_ports, listening_ports, living_members, wait_until
+from launching import Launch, all_listening_ports, is_alive, listening_ports, living_members, wait_until
 
 from rsag.launch import Outcome, run_ranks
 
 SHM = Path("/dev/shm")
 
 DRIVER = """\
-import os, sys
+import os, signal, sys
 from pathlib import Path
 from rsag.launch import run_ranks
 
+signal.signal(signal.SIGINT, signal.default_int_handler)  # a job in the background has it ignored
 out = Path(sys.argv[1])
 run_ranks(
     entry=sys.argv[2], arguments=sys.argv[4:], world_size=2, out=out, deadline_s=120, environment=os.environ,
@@ -38,7 +39,7 @@ def driver(out: Path, environment: dict[str, str], *words: str) -> Iterator[subp
         [sys.executable, "-c", DRIVER, str(out), *words],
         env=environment,
         stderr=subprocess.PIPE,
-        process_group=0 if sys.version_info >= (3, 11) else None,
+        start_new_session=True,
     ) as process:
         try:
             yield process
@@ -63,14 +64,14 @@ def test_ctrl_c_inside_an_all_reduce_leaves_nothing_after_5_s(tmp_path: Path, en
         assert ports
         assert all(path.exists() for path in planted)
 
-        os.kill(process.pid, signal.SIGINT)
+        os.killpg(process.pid, signal.SIGINT)
         _, stderr = process.communicate(timeout=5)
 
     assert stderr.endswith(b"KeyboardInterrupt\n")
-    assert [] == living_members(session)
+    assert living_members(session) == []
     assert set() == ports & all_listening_ports()
-    assert [] == list(tmp_path.glob("rsag-*"))
-    assert [] == [path for path in planted if path.exists()]
+    assert list(tmp_path.glob("rsag-*")) == []
+    assert [path for path in planted if path.exists()] == []
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGKILL])
@@ -94,19 +95,14 @@ def test_ranks_that_ignore_sigterm_go_after_ctrl_c_too(tmp_path: Path, environme
         session = os.getsid(pids(tmp_path)[0])
         os.kill(process.pid, signal.SIGINT)
         process.communicate(timeout=5)
-    assert [] == living_members(session)
+    assert living_members(session) == []
 
 
 def test_a_process_that_outlives_its_rank_is_ended_with_the_group(launch: Launch, tmp_path: Path) -> None:
     report = launch("leave_a_child", world_size=1)
     child = int((tmp_path / "rank-0000.log").read_text())
     assert Outcome.OK is report.outcome
-    wait_until(lambda: not living_members_of(child))
-
-
-def living_members_of(pid: int) -> bool:
-    stat = Path(f"/proc/{pid}/stat")
-    return stat.exists() and stat.read_text().rpartition(")")[2].split()[0] not in "ZX"
+    wait_until(lambda: not is_alive(child))
 
 
 @pytest.fixture

@@ -7,7 +7,7 @@ import os
 from pathlib import Path
 
 import pytest
-from conftest import Launch
+from launching import Launch
 
 from rsag.errors import UsageError
 from rsag.launch import ForkServer, Outcome, RankDeath, RankStart, run_ranks
@@ -19,13 +19,13 @@ def logs(out: Path) -> list[str]:
 
 def test_ranks_that_return_nothing_are_ok(launch: Launch) -> None:
     report = launch("show", world_size=3)
-    assert (Outcome.OK, None, 0) == (report.outcome, report.cause, report.num_killed)
-    assert [(0, 0, None), (1, 0, None), (2, 0, None)] == sorted((d.rank, d.exit_code, d.signal) for d in report.deaths)
+    assert (report.outcome, report.cause, report.num_killed) == (Outcome.OK, None, 0)
+    assert sorted((d.rank, d.exit_code, d.signal) for d in report.deaths) == [(0, 0, None), (1, 0, None), (2, 0, None)]
 
 
 def test_each_rank_knows_its_place(launch: Launch, tmp_path: Path) -> None:
     launch("show", "RANK", "WORLD_SIZE", "LOCAL_RANK", "LOCAL_WORLD_SIZE")
-    assert ["0 2 0 2\n", "1 2 1 2\n"] == logs(tmp_path)
+    assert logs(tmp_path) == ["0 2 0 2\n", "1 2 1 2\n"]
 
 
 def test_arguments_arrive_unchanged_and_both_streams_reach_the_log(launch: Launch, tmp_path: Path) -> None:
@@ -62,7 +62,7 @@ def test_sockets_are_bound_to_loopback_whatever_the_caller_had(
         deadline_s=20,
         environment={**environment, variable: "ib7"},
     )
-    assert ["lo\n"] == logs(tmp_path)
+    assert logs(tmp_path) == ["lo\n"]
 
 
 @pytest.mark.parametrize(("returned", "exit_code"), [("0", 0), ("3", 3), ("256", 1), ("-1", 1)])
@@ -91,7 +91,7 @@ def test_one_fork_server_runs_group_after_group_even_after_a_crash(tmp_path: Pat
             report = server.run(entry=f"toys:{entry}", arguments=[argument], world_size=1, out=tmp_path, deadline_s=20)
             outcomes.append(report.outcome)
             stores.append(logs(tmp_path)[0])
-    assert [Outcome.OK, Outcome.RANK_DIED, Outcome.OK] == outcomes
+    assert outcomes == [Outcome.OK, Outcome.RANK_DIED, Outcome.OK]
     assert len(set(stores)) == 3, "every run has a store of its own"
 
 

@@ -1,4 +1,7 @@
-"""How it is done: one file each, listed in the order of the tables. Add a file and a line here, and it is proved, predicted and run."""
+"""How it is done: one file each, listed in the order of the tables.
+
+Add a file and a line here, and it is proved, predicted and run.
+"""
 
 from __future__ import annotations
 

@@ -1,6 +1,7 @@
-"""Deliberately wrong compositions, each with the contract it must be refuted against; two that look wrong and are right.
+"""Deliberately wrong compositions, each with the contract it must be refuted against; two look wrong and are right.
 
-A prover, a test or a reader that cannot tell these from the real ones is worth nothing. They are never run on real ranks.
+A prover, a test or a reader that cannot tell these from the real ones is worth nothing. They are never run on real
+ranks.
 """
 
 from __future__ import annotations

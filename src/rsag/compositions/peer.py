@@ -1,7 +1,7 @@
 """AllReduce over memory that peers can read: no communication call but barriers.
 
-Each rank reduces its slice by reading that slice from every peer, then copies everyone else's slice. Three barriers: before the first
-read, between the two phases, and before the caller may write again; leaving any one out is a race.
+Each rank reduces its slice by reading that slice from every peer, then copies everyone else's slice. Three barriers:
+before the first read, between the two phases, and before the caller may write again; leaving any one out is a race.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """AllReduce as ReduceScatter + AllGather: three lifetimes, the same padded, and chunked.
 
-All of them move the same bytes. They differ in what lives at once: M + M/N + M elements (naive), M + M/N (early release),
-M (in place).
+All of them move the same bytes. They differ in what lives at once: M + M/N + M elements (naive), M + M/N (early
+release), M (in place).
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ def in_place(m: Recorder, full: View, op: str) -> View:
 
 
 def padded(lifetime: Run) -> Run:
-    """`lifetime` on a copy that is filled up with the operator's identity, and the result trimmed to the logical elements."""
+    """`lifetime` on a copy filled up with the operator's identity, its result trimmed to the logical elements."""
 
     def run(m: Recorder, full: View, op: str) -> View:
         numel = len(full)

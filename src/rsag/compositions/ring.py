@@ -1,7 +1,7 @@
 """The ring algorithms, chunk by chunk in NCCL's order (src/device/all_reduce.h, reduce_scatter.h, all_gather.h).
 
-Rank r sends to r+1 and receives from r-1. In the scatter phase it first sends chunk r-1 and ends owning chunk r; in the gather phase
-it first sends chunk r and ends with chunk r+1.
+Rank r sends to r+1 and receives from r-1. In the scatter phase it first sends chunk r-1 and ends owning chunk r; in the
+gather phase it first sends chunk r and ends with chunk r+1.
 """
 
 from __future__ import annotations

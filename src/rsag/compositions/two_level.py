@@ -1,6 +1,7 @@
 """AllReduce over nodes: ReduceScatter inside, AllReduce of the shard across, AllGather inside.
 
-Legal only where the payload divides by the ranks of a node; an average is one per level, right only because nodes are equal.
+Legal only where the payload divides by the ranks of a node; an average is one per level, right only because nodes are
+equal.
 """
 
 from __future__ import annotations

@@ -74,5 +74,5 @@ class Exact:
     def apply(self, name: str, columns: Sequence[Cells]) -> Cells:  # noqa: ARG002 - an unknown function: any will do
         return [sum(row) + 1 for row in zip(*columns)]
 
-    def why_unreadable(self, cells: Cells) -> str | None:  # noqa: ARG002 - memory can always be read; what is in it is wrong
+    def why_unreadable(self, cells: Cells) -> str | None:  # noqa: ARG002 - it can be read, and what is in it is wrong
         return None

@@ -1,13 +1,15 @@
 """All ranks' programs run together, in one schedule, over whatever algebra the values come from.
 
-Programs are straight lines, calls are matched deterministically, and communication is under rendezvous: a call ends only when its
-partners have come. So if no race is found, every execution gives these values, and if no rank gets stuck, none does under any
-buffering. Values are taken when a call starts; if anyone could see the difference, that is a race.
+Programs are straight lines, calls are matched deterministically, and communication is under rendezvous: a call ends
+only when its partners have come, and a rank's calls go one at a time in the order of issue, whatever their groups (more
+than that NCCL does not promise). So if no race is found, every execution gives these values, and if no rank gets stuck,
+none does under any buffering. Values are taken when a call starts; if anyone could see the difference, that is a race.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections import deque
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Any, NoReturn, Protocol
 
@@ -54,7 +56,7 @@ class ShardState:
 
 @dataclass(slots=True)
 class Outcome:
-    """What the programs leave: per rank its buffers and the length of the longest message chain; the shards in between."""
+    """What the programs leave: per rank its buffers and its longest message chain; the shards in between."""
 
     memory: list[dict[int, Cells]]
     steps: list[int]
@@ -62,6 +64,10 @@ class Outcome:
 
     def read(self, view: View) -> Cells:
         return self.memory[view.rank][view.buffer][view.start : view.stop]
+
+
+_Channel = tuple[tuple[int, ...], int, int]
+"""(group, sender, receiver): messages of one communicator meet in the order of issue."""
 
 
 @dataclass(slots=True)
@@ -122,7 +128,12 @@ class _Machine:
         self.num_calls: dict[tuple[tuple[int, ...], int], int] = {}
         self.calls: dict[tuple[tuple[int, ...], int], _Call] = {}
         self.queue: dict[tuple[tuple[int, ...], int], int] = {}
-        self.channels: dict[tuple[int, int], tuple[list[Any], list[Any]]] = {}
+        self.lines: list[deque[tuple[_Call, Callable[[], None]]]] = [deque() for _ in ranks]
+        self.channels: dict[_Channel, tuple[list[Any], list[Any]]] = {}
+        self.allocs = [
+            {step.view.buffer: step for step in program.code if isinstance(step, Alloc)} for program in programs
+        ]
+        self.released: set[tuple[int, int]] = set()
         self.handlers = {
             Alloc: self._alloc,
             Release: self._release,
@@ -154,6 +165,7 @@ class _Machine:
         while live:
             moved = False
             for rank in tuple(live):
+                moved = self._advance(rank) or moved
                 code = self.programs[rank].code
                 while self.position[rank] < len(code) and self._step(rank):
                     moved = True
@@ -179,13 +191,11 @@ class _Machine:
         return True
 
     def _return(self, rank: int) -> None:
-        """The caller has its buffers back: anything may follow, so it counts as a write."""
-        program = self.programs[rank]
+        """Anything may follow: the caller has its buffers back, the others are freed or used by the next run."""
         if self.log is not None:
             self.log.tick(rank)
-            views = {program.result} if program.consumes else {program.result, program.input}
-            for view in views:
-                self.log.add(rank, view, writes=True, what=RETURN, site="caller")
+            for alloc in self.allocs[rank].values():
+                self.log.add(rank, alloc.view, writes=True, what=RETURN, site="caller")
         for pending in self.pending[rank].values():
             raise Refuted(Contract.ORDER, f"rank {rank} returns without waiting for its {pending.what}", rank=rank)
 
@@ -213,6 +223,7 @@ class _Machine:
     def _release(self, rank: int, step: Release) -> None:
         self._note(rank, step.view, "release", step.site, writes=True)
         self.memory[rank][step.view.buffer] = self.algebra.released(len(step.view))
+        self.released.add((rank, step.view.buffer))
 
     def _local(self, rank: int, step: Local) -> None:
         started = step.token is not None
@@ -220,8 +231,8 @@ class _Machine:
         columns = []
         reads = step.src if step.kind is not LocalKind.COMBINE else (step.dst, *step.src)
         for view in reads:
-            columns.append(self._read(rank, view, step.kind.value, step.site))
             self._note(rank, view, f"{step.kind.value} (read)", step.site, into=accesses, open_ended=started)
+            columns.append(self._read(rank, view, step.kind.value, step.site))
         if step.kind is LocalKind.COPY:
             cells = columns[0]
         elif step.kind is LocalKind.COMBINE:
@@ -243,9 +254,7 @@ class _Machine:
     def _start(self, rank: int, step: Start) -> None:
         accesses: list[Access] = []
         kind = step.kind.value
-        writes_out = step.out is not None and not (
-            (step.kind is Kind.REDUCE and rank != step.root) or (step.kind is Kind.BROADCAST and rank == step.root)
-        )
+        writes_out = step.out is not None and not (step.kind is Kind.BROADCAST and rank == step.root)
         reads_inp = step.inp is not None and not (step.kind is Kind.BROADCAST and rank != step.root)
         if reads_inp:
             assert step.inp is not None
@@ -278,23 +287,45 @@ class _Machine:
         call.depth = max(call.depth, self.depth[rank], self.queue.get(key, 0))
         self.queue[key] = call.depth + call.steps
         self.pending[rank][step.token] = _Pending(step.kind.value, call, _hears(rank, step), accesses)
+        self._line_up(rank, call, lambda: self._arrive(call))
+
+    def _line_up(self, rank: int, call: _Call, arrive: Callable[[], None]) -> None:
+        """Let `call` arrive once what `rank` has issued before is over."""
+        line = self.lines[rank]
+        line.append((call, arrive))
+        if len(line) == 1:
+            arrive()
+        else:
+            self._advance(rank)
+
+    def _advance(self, rank: int) -> bool:
+        """Let the calls that wait behind a finished one arrive."""
+        line, moved = self.lines[rank], False
+        while line and line[0][0].needed == 0:
+            line.popleft()
+            moved = True
+            if line:
+                line[0][1]()
+        return moved
+
+    def _arrive(self, call: _Call) -> None:
         call.needed -= 1
         if call.needed == 0:
-            for member in step.group:
-                self.queue[step.group, member] = call.depth + call.steps
+            for member in call.group:
+                self.queue[call.group, member] = call.depth + call.steps
             self._deliver(call)
 
     def _deliver(self, call: _Call) -> None:
         group = call.group
         step = call.members[group[0]][0]
         sent = [call.members[rank][1] for rank in group]
-        for index, (rank, cells) in enumerate(zip(group, self._received(step, group, sent))):
+        for rank, cells in zip(group, self._received(step, group, sent)):
             out = call.members[rank][0].out
             if out is None or cells is None:
                 continue
             self._write(out, cells)
             if step.kind is Kind.REDUCE_SCATTER and len(group) == len(self.programs):
-                self.outcome.shards.append(ShardState(index, cells, call.members[rank][0].site))
+                self.outcome.shards.append(ShardState(rank, cells, call.members[rank][0].site))
 
     def _received(self, step: Start, group: tuple[int, ...], sent: list[Cells]) -> list[Cells | None]:
         """What each member of the group receives; None where its buffer is not written."""
@@ -319,20 +350,26 @@ class _Machine:
         if step.kind is Kind.REDUCE:
             assert step.op is not None
             reduced = self.algebra.reduce(step.op, sent)
-            return [reduced if rank == step.root else None for rank in group]
+            undefined = self.algebra.unwritten(len(reduced))  # Gloo leaves partial sums
+            return [reduced if rank == step.root else undefined for rank in group]
         return [None] * size
 
     def _sendrecv(self, rank: int, step: Start, cells: Cells, accesses: list[Access]) -> None:
         call = _Call(int(step.inp is not None) + int(step.out is not None), depth=self.depth[rank], steps=1)
-        hears = () if step.source is None else (step.source,)
+        hears = () if step.source is None or not step.out else (step.source,)
         self.pending[rank][step.token] = _Pending(step.kind.value, call, hears, accesses)
-        if step.dest is not None:
-            clock = None if self.log is None else tuple(self.log.clocks[rank])
-            self._post((rank, step.dest), 0, (call, step, cells, clock))
-        if step.source is not None:
-            self._post((step.source, rank), 1, (call, step))
+        clock = None if self.log is None else tuple(self.log.clocks[rank])
 
-    def _post(self, channel: tuple[int, int], side: int, item: tuple[Any, ...]) -> None:
+        def arrive() -> None:
+            if step.dest is not None:
+                self._post((step.group, rank, step.dest), 0, (call, step, cells, clock))
+            if step.source is not None:
+                self._post((step.group, step.source, rank), 1, (call, step))
+
+        self._line_up(rank, call, arrive)
+
+    def _post(self, channel: _Channel, side: int, item: tuple[Any, ...]) -> None:
+        _, source, dest = channel
         ends = self.channels.setdefault(channel, ([], []))
         ends[side].append(item)
         sends, receives = ends
@@ -342,13 +379,13 @@ class _Machine:
             if len(send.inp) != len(receive.out):
                 raise Refuted(
                     Contract.AGREEMENT,
-                    f"rank {channel[0]} sends {len(send.inp)} elements, rank {channel[1]} expects {len(receive.out)}",
-                    rank=channel[1],
+                    f"rank {source} sends {len(send.inp)} elements, rank {dest} expects {len(receive.out)}",
+                    rank=dest,
                     sites=(send.site, receive.site),
                 )
             self._write(receive.out, cells)
             if clock is not None:
-                receiver.clocks[channel[0]] = clock
+                receiver.clocks[source] = clock
             receiver.depth = max(receiver.depth, sender.depth)
             sender.needed -= 1
             receiver.needed -= 1
@@ -372,6 +409,8 @@ class _Machine:
     # --------------------------------------------------------------------------------------------------- memory
 
     def _read(self, rank: int, view: View, what: str, site: str) -> Cells:
+        if view.rank != rank:
+            self._refuse_strange_peer(rank, view, what, site)
         buffer = self.memory[view.rank].get(view.buffer)
         if buffer is None:
             raise Refuted(
@@ -387,6 +426,18 @@ class _Machine:
             raise Refuted(contract, f"rank {rank}'s {what} reads {reason} memory", rank=rank, sites=(site,))
         return cells
 
+    def _refuse_strange_peer(self, rank: int, view: View, what: str, site: str) -> None:
+        """Memory that peers can read is allocated together: same place in the program, same size."""
+        ours, theirs = self.allocs[rank][view.buffer], self.allocs[view.rank].get(view.buffer)
+        if theirs is None or not theirs.symmetric or len(theirs.view) != len(ours.view):
+            raise Refuted(
+                Contract.AGREEMENT,
+                f"rank {rank}'s {what} reads rank {view.rank}'s buffer {view.buffer}, which is not the counterpart of "
+                "its own: both ranks must allocate it symmetric, with one size",
+                rank=rank,
+                sites=(site, ours.site) if theirs is None else (site, theirs.site),
+            )
+
     def _write(self, view: View, cells: Cells) -> None:
         self.memory[view.rank][view.buffer][view.start : view.stop] = cells
 
@@ -401,6 +452,10 @@ class _Machine:
         open_ended: bool = False,
         into: list[Access] | None = None,
     ) -> None:
+        if writes and (view.rank, view.buffer) in self.released:
+            raise Refuted(
+                Contract.ORDER, f"rank {rank}'s {what} comes after the buffer's release", rank=rank, sites=(site,)
+            )
         if self.log is not None:
             access = self.log.add(rank, view, writes=writes, what=what, site=site, open_ended=open_ended)
             if into is not None and open_ended:
@@ -441,7 +496,7 @@ def _disagree(index: int, other: int, theirs: Start, rank: int, ours: Start) -> 
 def _refuse_overlap(rank: int, step: Start) -> None:
     """In place means NCCL's own slice; any other overlap of output and input is undefined."""
     out, inp = step.out, step.inp
-    if out is None or inp is None or out.buffer != inp.buffer or out.stop <= inp.start or inp.stop <= out.start:
+    if out is None or inp is None or not out.overlaps(inp):
         return
     index = step.group.index(rank)
     if step.kind is Kind.REDUCE_SCATTER and out.start == inp.start + index * len(out):

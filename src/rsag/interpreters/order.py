@@ -1,8 +1,9 @@
 """The one happens-before rule: two accesses to the same elements, one of them a write, must be ordered.
 
-Vector clocks (Fidge 1988, Mattern 1989), one component per rank. What orders: a rank's own program; the wait for what was started;
-and a communication's data flow, in its direction only (a broadcast orders the root before the others, not the reverse). An access lasts
-from the call to the wait for it, a release is a write, and so is the return of a buffer to the caller.
+Vector clocks (Fidge 1988, Mattern 1989), one component per rank. What orders: a rank's own program; the wait for what
+was started; and a communication's data flow, in its direction only (a broadcast orders the root before the others, not
+the reverse). An access lasts from the call to the wait for it, a release is a write, and so is the return of a buffer
+to the caller.
 """
 
 from __future__ import annotations
@@ -20,7 +21,7 @@ RETURN = "return to the caller"
 
 @dataclass(slots=True)
 class Access:
-    """A read or a write of elements [start, stop) of one buffer, by `actor`, from its clock `began` to its own epoch `ended`."""
+    """A read or a write of elements [start, stop) of one buffer, from `actor`'s clock `began` to its epoch `ended`."""
 
     writes: bool
     start: int
@@ -64,7 +65,7 @@ class AccessLog:
             access.ended = epoch
 
     def writers(self, view: View, element: int) -> list[Access]:
-        """Who wrote `element` of `view`, the latest first; the return, a write only for the caller's sake, is left out."""
+        """Who wrote `element` of `view`, the latest first; the return, a write for the caller's sake, is left out."""
         position = view.start + element
         log = self._accesses.get((view.rank, view.buffer), [])
         return [

@@ -1,9 +1,9 @@
 """Values as symbols: what has been combined so far, in a normal form that forgets the order of combining.
 
-Under SUM, PRODUCT and AVG a value is a multiset of contributions with weights; under MIN, MAX, BAND and BOR a set, for a contribution
-reduced twice changes nothing; under BXOR a set in which twice is never. The operator's identity is the empty one. Whatever the proof's
-operator does not explain (another operator, an `apply`, a constant that is no identity) enters as one opaque contribution.
-Equal normal forms mean equal values up to the order of reduction.
+Under SUM, PRODUCT and AVG a value is a multiset of contributions with weights; under MIN, MAX, BAND and BOR a set, for
+a contribution reduced twice changes nothing; under BXOR a set in which twice is never. The operator's identity is the
+empty one. Whatever the proof's operator does not explain (another operator, an `apply`, a constant that is no identity)
+enters as one opaque contribution. Equal normal forms mean equal values up to the order of reduction.
 """
 
 from __future__ import annotations
@@ -65,7 +65,7 @@ class Symbols:
         return cells
 
     def apply(self, name: str, columns: Sequence[Cells]) -> Cells:
-        return [self._atom((name, row), f"{name}({self._brief(row)})") for row in zip(*columns)]
+        return [self._atom(("apply", name, row), f"{name}({self._brief(row)})") for row in zip(*columns)]
 
     def why_unreadable(self, cells: Cells) -> str | None:
         if UNWRITTEN in cells:
@@ -103,7 +103,7 @@ class Symbols:
 
     def _reduce_row(self, op: ReduceOp, row: tuple[int, ...]) -> int:
         if op is not self.op:
-            return self._atom((op, tuple(sorted(row))), f"{op.value}({self._brief(row)})")
+            return self._atom(("reduce", op, tuple(sorted(row))), f"{op.value}({self._brief(row)})")
         total: dict[int, Weight] = {}
         for value in row:
             for atom, weight in self._forms[value]:

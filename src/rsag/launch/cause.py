@@ -12,14 +12,15 @@ from rsag.launch.messages import RankDeath
 _TAIL_BYTES = 1 << 16
 
 
-def find_cause(deaths: Iterable[RankDeath]) -> RankDeath | None:
+def find_cause(deaths: Iterable[RankDeath], *, since_ns: int) -> RankDeath | None:
     """The rank that failed first by itself; None if none did.
 
     A signal that the launcher did not send beats an exception: the peers of a Gloo rank that aborts fail with
     "Connection reset by peer", and often are reaped before it. Among exceptions the earliest counts, by the time in the
-    rank's own record where there is one: a rank may take long to end, and be ended by us, after it has failed.
+    rank's own record where there is one: a rank may take long to end, and be ended by us, after it has failed. What a
+    record says of a time before `since_ns`, the start of the run, is of another run.
     """
-    candidates = [(at_ns, death) for death in deaths if (at_ns := _failed_at_ns(death)) is not None]
+    candidates = [(at_ns, death) for death in deaths if (at_ns := _failed_at_ns(death, since_ns)) is not None]
     return min(candidates, key=lambda pair: (not _crashed(pair[1]), pair[0]))[1] if candidates else None
 
 
@@ -27,18 +28,18 @@ def _crashed(death: RankDeath) -> bool:
     return death.signal is not None and death.signalled_at_ns is None
 
 
-def _failed_at_ns(death: RankDeath) -> int | None:
+def _failed_at_ns(death: RankDeath, since_ns: int) -> int | None:
     if not death.failed:
         return None
     if _crashed(death):
         return death.at_ns
-    recorded_ns = _recorded_failure_ns(death.log.with_suffix(".jsonl"))
+    recorded_ns = _recorded_failure_ns(death.log.with_suffix(".jsonl"), since_ns)
     if death.signalled_at_ns is None:
         return death.at_ns if recorded_ns is None else recorded_ns
     return recorded_ns if recorded_ns is not None and recorded_ns < death.signalled_at_ns else None
 
 
-def _recorded_failure_ns(record: Path) -> int | None:
+def _recorded_failure_ns(record: Path, since_ns: int) -> int | None:
     """`at_ns` of the record's last line if that says `failed`; None for no such line, a torn one or no record."""
     try:
         with record.open("rb") as file:
@@ -49,4 +50,4 @@ def _recorded_failure_ns(record: Path) -> int | None:
     if not isinstance(last, dict) or last.get("kind") != "failed":
         return None
     at_ns = last.get("at_ns")
-    return at_ns if isinstance(at_ns, int) else None
+    return at_ns if isinstance(at_ns, int) and at_ns >= since_ns else None

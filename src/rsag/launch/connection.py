@@ -13,7 +13,7 @@ from pathlib import Path
 
 from rsag.errors import RunFailedError
 from rsag.launch.leftovers import kill_session
-from rsag.launch.messages import Message, MessageReader, encode
+from rsag.launch.messages import Message, MessageReader, Ready, encode
 from rsag.launch.report import log_excerpt, signal_name
 from rsag.units import format_seconds
 
@@ -55,6 +55,11 @@ class Connection:
         assert self._process.stdout is not None
         self._commands, self._events = self._process.stdin, self._process.stdout
         self._reader = MessageReader(self._events.fileno())
+        self._ready = False
+
+    def await_ready(self, *, limit_s: float, doing: str) -> None:
+        """Returns once the fork server can take commands; raises `RunFailedError` as `messages` does."""
+        self._ready = any(isinstance(message, Ready) for message in self.messages(limit_s=limit_s, doing=doing))
 
     def send(self, message: Message) -> None:
         """Tells the fork server; one that has died says so in `messages`."""
@@ -85,7 +90,8 @@ class Connection:
         try:
             self._commands.close()
             with contextlib.suppress(subprocess.TimeoutExpired):
-                self._process.wait(_PATIENCE_S)
+                # While it imports it does not listen, and has no ranks yet.
+                self._process.wait(_PATIENCE_S if self._ready else 0)
         finally:
             if self._process.returncode != 0:
                 # Stuck, killed, or a second Ctrl-C while we waited: it could not clear up itself.

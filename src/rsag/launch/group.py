@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from rsag.launch.child import become_rank, log_path
-from rsag.launch.leftovers import SharedMemoryFiles, is_dumping_core, kill_session
+from rsag.launch.leftovers import SharedMemoryFiles, is_dumping_core, kill_session, session_members
 from rsag.launch.messages import GroupEnd, Outcome, RankDeath, RankNotStarted, RankStart, RunCommand
 from rsag.launch.wires import Wires
 
@@ -24,13 +24,14 @@ def run_group(command: RunCommand, wires: Wires) -> None:
 
     The first failure, the deadline or closed wires end all ranks: SIGTERM, after a failure with a grace, then SIGKILL.
     """
+    spare = session_members(os.getpid())  # the fork server, and what a preloaded module may have started
     shared_memory = SharedMemoryFiles()
     group = _RankGroup(command, shared_memory)
     try:
         outcome = _watch(group, wires) if group.start(wires) else None
     finally:
         group.kill_and_reap()
-        kill_session(os.getsid(0), spare=[os.getpid()])
+        kill_session(os.getpid(), spare=spare)
         shared_memory.remove()
     if outcome is not None:
         wires.send(GroupEnd(outcome=outcome))

@@ -88,7 +88,7 @@ def held_by(pid: int) -> set[Path]:
         maps = (_PROC / str(pid) / "maps").read_text(errors="surrogateescape")
         texts += [fields[5] for line in maps.splitlines() if len(fields := line.split(None, 5)) == 6]
     with contextlib.suppress(OSError):
-        for link in os.scandir(_PROC / str(pid) / "fd"):
+        for fd in os.listdir(_PROC / str(pid) / "fd"):
             with contextlib.suppress(OSError):
-                texts.append(os.readlink(link.path))
+                texts.append(os.readlink(_PROC / str(pid) / "fd" / fd))
     return {Path(text) for text in texts if text.startswith(f"{_SHM}/") and not text.endswith(" (deleted)")}

@@ -6,6 +6,7 @@ import re
 import shutil
 import sys
 import tempfile
+import time
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from types import TracebackType
@@ -14,7 +15,7 @@ from rsag.errors import RunFailedError, UsageError
 from rsag.launch.cause import find_cause
 from rsag.launch.connection import Connection
 from rsag.launch.group import GRACE_S, TERM_S
-from rsag.launch.messages import GroupEnd, Outcome, RankDeath, RankNotStarted, RankStart, Ready, RunCommand
+from rsag.launch.messages import GroupEnd, Outcome, RankDeath, RankNotStarted, RankStart, RunCommand
 from rsag.launch.report import LaunchReport
 
 OnEvent = Callable[[RankStart | RankDeath], None]
@@ -75,9 +76,7 @@ class ForkServer:
                 preload=self._preload, scratch=self._scratch, environment=self._environment, log=self._log
             )
             doing = f"importing {', '.join(self._preload) or 'nothing'}"
-            for message in self._connection.messages(limit_s=self._preload_deadline_s, doing=doing):
-                if isinstance(message, Ready):
-                    break
+            self._connection.await_ready(limit_s=self._preload_deadline_s, doing=doing)
         except BaseException:
             self.close()
             raise
@@ -141,14 +140,14 @@ class ForkServer:
                 "NCCL_SOCKET_IFNAME": _LOOPBACK,
             },
         )
+        start_ns = time.monotonic_ns()
         try:
             outcome, deaths = _follow(self._connection, command, on_event)
         except BaseException:
             self.close()
             raise
-        return LaunchReport(
-            world_size=world_size, deadline_s=deadline_s, outcome=outcome, deaths=deaths, cause=find_cause(deaths)
-        )
+        cause = find_cause(deaths, since_ns=start_ns)
+        return LaunchReport(world_size=world_size, deadline_s=deadline_s, outcome=outcome, deaths=deaths, cause=cause)
 
 
 def _check(*, entry: str, world_size: int, deadline_s: float) -> None:

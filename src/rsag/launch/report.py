@@ -48,7 +48,8 @@ class LaunchReport:
         if self.cause is not None:
             return f"rank {self.cause.rank} of {self.world_size} failed"
         running = ", ".join(f"rank {death.rank}" for death in self.ended_by_launcher)
-        return f"the deadline of {format_seconds(self.deadline_s)} passed with {running} of {self.world_size} still running"
+        limit = format_seconds(self.deadline_s)
+        return f"the deadline of {limit} passed with {running} of {self.world_size} still running"
 
 
 def failure(report: LaunchReport) -> RunFailedError:

@@ -1,7 +1,7 @@
 """What a recorded program is made of: views of buffers and five frozen instructions.
 
-Each instruction keeps its `site`, the "file:line" of the composition that issued it, so that a refutation names source lines.
-Ranks in instructions are always global ranks; `group` lists them in group order.
+Each instruction keeps its `site`, the "file:line" of the composition that issued it, so that a refutation names source
+lines. Ranks in instructions are always global ranks; `group` lists them in group order.
 """
 
 from __future__ import annotations
@@ -55,6 +55,11 @@ class View:
         if key.step not in (None, 1) or not 0 <= start <= stop <= length:
             raise ProgramError("a view is cut by plain slices inside it", got=key, expected=f"0 <= a <= b <= {length}")
         return View(self.rank, self.buffer, self.start + start, self.start + stop)
+
+    def overlaps(self, other: View) -> bool:
+        """Whether the two share an element."""
+        same = (self.rank, self.buffer) == (other.rank, other.buffer)
+        return same and max(self.start, other.start) < min(self.stop, other.stop)
 
 
 @dataclass(frozen=True, slots=True)

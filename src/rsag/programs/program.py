@@ -6,14 +6,13 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from rsag.collectives import COLLECTIVES, Kind
-from rsag.errors import UsageError
+from rsag.errors import ProgramError, UsageError
 from rsag.programs.instructions import Instruction, Role, View
 from rsag.programs.recorder import Recorder, Tape
 from rsag.reduction import ReduceOp
 
-
 Run = Callable[[Recorder, View, str], View]
-"""A composition's body, `run(m, full, op)`, from one rank's point of view: it returns the view that holds the result."""
+"""A composition's body, `run(m, full, op)`, from one rank's point of view: it returns the view with the result."""
 
 
 def any_numel(_: int) -> int:
@@ -28,10 +27,10 @@ def world_size_multiple(world_size: int) -> int:
 class Composition:
     """A way to reach what the target collective promises. Ownership is part of the type.
 
-    `run` gets the target's send buffer: M elements, or M/N where the target is all_gather (with `in_place` the whole M, of which
-    the rank's own slice is written). `consumes`: the input is given away, it may be released, and the result may be another buffer.
-    `symmetric`: the input must lie in memory that peers can read. `multiple_of(N)`: M must be a multiple of it. `folds`: values are
-    combined pairwise outside of collectives, which an average does not survive.
+    `run` gets the target's send buffer: M elements, or M/N where the target is all_gather (with `in_place` the whole M,
+    of which the rank's own slice is written). `consumes`: the input is given away, it may be released, and the result
+    may be another buffer. `symmetric`: the input must lie in memory that peers can read. `multiple_of(N)`: M must be a
+    multiple of it. `folds`: values are combined pairwise outside of collectives, which an average does not survive.
     """
 
     name: str
@@ -56,7 +55,10 @@ class Composition:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Program:
-    """One rank's straight line. `rank` is global, `numel` the full logical payload M, `input` and `result` views of its buffers."""
+    """One rank's straight line.
+
+    `rank` is global, `numel` the full logical payload M, `input` and `result` are views of the rank's own buffers.
+    """
 
     composition: str
     target: Kind
@@ -81,7 +83,8 @@ def input_numel(composition: Composition, numel: int, world_size: int) -> int:
 def record(composition: Composition, *, rank: int, world_size: int, numel: int, op: ReduceOp) -> Program:
     """Run `composition` once, as `rank` sees it, and keep what it does.
 
-    Raises ProgramError where it breaks a rule that needs no other rank to see, UsageError where it does not take `numel`.
+    Raises ProgramError where it breaks a rule that needs no other rank to see, UsageError where it does not take
+    `numel`.
     """
     reason = composition.why_refused(numel, world_size, op)
     if reason is not None:
@@ -91,6 +94,8 @@ def record(composition: Composition, *, rank: int, world_size: int, numel: int, 
     if not composition.consumes:
         tape.borrowed = full.buffer
     result = composition.run(Recorder(tape, range(world_size)), full, op.value)
+    if result.rank != rank:
+        raise ProgramError("the result lies in a peer's memory", got=f"rank {result.rank}'s", expected="one's own")
     return Program(
         composition=composition.name,
         target=composition.target,

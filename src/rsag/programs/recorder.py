@@ -1,7 +1,8 @@
 """The protocol: the seventeen names a composition may use, recorded into a straight-line program.
 
-Allocate, release, view (slicing), copy, fill, combine, apply; all_reduce, reduce_scatter, all_gather, broadcast, reduce; sendrecv,
-barrier, peer, sub, wait. Beside them a composition may look at `rank`, `world` and `group`, and at nothing that depends on data.
+Allocate, release, view (slicing), copy, fill, combine, apply; all_reduce, reduce_scatter, all_gather, broadcast,
+reduce; sendrecv, barrier, peer, sub, wait. Beside them a composition may look at `rank`, `world` and `group`, and at
+nothing that depends on data.
 """
 
 from __future__ import annotations
@@ -13,6 +14,7 @@ from collections.abc import Sequence
 from rsag.collectives import Kind
 from rsag.errors import ProgramError
 from rsag.programs.instructions import (
+    IDENTITY,
     Alloc,
     Instruction,
     Local,
@@ -29,12 +31,13 @@ from rsag.reduction import ReduceOp
 class Tape:
     """What one rank's recorders share, subgroups included: the code so far and the counters behind it."""
 
-    __slots__ = ("borrowed", "code", "lengths", "num_tokens", "open_tokens", "rank")
+    __slots__ = ("borrowed", "code", "lengths", "num_tokens", "open_tokens", "rank", "symmetric")
 
     def __init__(self, rank: int) -> None:
         self.rank = rank
         self.code: list[Instruction] = []
         self.lengths: list[int] = []
+        self.symmetric: set[int] = set()
         self.num_tokens = 0
         self.open_tokens: set[int] = set()
         self.borrowed: int | None = None
@@ -44,6 +47,8 @@ class Tape:
             raise ProgramError("a buffer cannot have a negative size", got=numel)
         view = View(self.rank, len(self.lengths), 0, numel)
         self.lengths.append(numel)
+        if symmetric:
+            self.symmetric.add(view.buffer)
         self.code.append(Alloc(view, role, symmetric, site))
         return view
 
@@ -85,8 +90,10 @@ class Recorder:
             tape.code.append(Release(view, _site()))
 
     def peer(self, view: View, rank: int) -> View:
-        """The same elements of group rank `rank`'s buffer, to read from."""
-        return View(self.group[rank], view.buffer, view.start, view.stop)
+        """The same elements of group rank `rank`'s buffer, to read from; the buffer must be symmetric."""
+        if view.buffer not in self._tape.symmetric:
+            raise ProgramError("a peer cannot be read here", got="a buffer of one's own", do="make it symmetric")
+        return View(self._member(rank), view.buffer, view.start, view.stop)
 
     # --------------------------------------------------------------------------------------------- local work
 
@@ -96,6 +103,8 @@ class Recorder:
 
     def fill(self, dst: View, value: str | float) -> None:
         """Every element of dst = value, or the operator's identity (`IDENTITY`)."""
+        if isinstance(value, str) and value != IDENTITY:
+            raise ProgramError("fill with no number", got=repr(value), expected=f"a number or {IDENTITY!r}")
         self._local(LocalKind.FILL, dst, (), value, False)
 
     def combine(self, dst: View, *src: View, op: str, start: bool = False) -> int | None:
@@ -121,9 +130,14 @@ class Recorder:
             raise ProgramError(
                 f"{kind.value} writes to rank {dst.rank}'s buffer", do="write to your own; peers are read"
             )
+        if not src and kind is not LocalKind.FILL:
+            raise ProgramError(f"{kind.value} of nothing", expected="at least one source")
         for view in src:
             if len(view) != len(dst):
                 raise ProgramError(f"{kind.value} of unequal lengths", got=len(view), expected=len(dst))
+            # A combine may be one pass or a chain of them, which an aliased source would tell apart.
+            if view.overlaps(dst) and (view != dst or kind is LocalKind.COMBINE):
+                raise ProgramError(f"{kind.value} from a view that overlaps its destination", got=view, expected=dst)
         token = tape.new_token() if start else None
         tape.code.append(Local(kind, dst, src, argument, token, _site()))
         return token
@@ -146,19 +160,19 @@ class Recorder:
 
     def broadcast(self, view: View, root: int, *, start: bool = False) -> int | None:
         """view = group rank `root`'s view."""
-        return self._start(Kind.BROADCAST, view, view, root=self.group[root], start=start)
+        return self._start(Kind.BROADCAST, view, view, root=self._member(root), start=start)
 
     def reduce(self, view: View, op: str, root: int, *, start: bool = False) -> int | None:
-        """Reduce `view` over the group, in place at group rank `root`; elsewhere it is only read."""
-        return self._start(Kind.REDUCE, view, view, op=op, root=self.group[root], start=start)
+        """Reduce `view` over the group, in place at group rank `root`; elsewhere it is left undefined, as Gloo does."""
+        return self._start(Kind.REDUCE, view, view, op=op, root=self._member(root), start=start)
 
     def sendrecv(
         self, out: View | None, source: int | None, inp: View | None, dest: int | None, *, start: bool = False
     ) -> int | None:
         """Receive `out` from group rank `source` and send `inp` to `dest` as one operation: one step of a ring.
 
-        One operation because a send that waits for its receive, issued before the receive, never ends (NCCL needs both in
-        one group call). Either side may be idle (None, None).
+        One operation because a send that waits for its receive, issued before the receive, never ends (NCCL needs both
+        in one group call). Either side may be idle (None, None).
         """
         if (out is None) != (source is None) or (inp is None) != (dest is None):
             raise ProgramError("sendrecv needs a rank for each buffer and a buffer for each rank")
@@ -166,8 +180,8 @@ class Recorder:
             Kind.SENDRECV,
             out,
             inp,
-            source=None if source is None else self.group[source],
-            dest=None if dest is None else self.group[dest],
+            source=None if source is None else self._member(source),
+            dest=None if dest is None else self._member(dest),
             start=start,
         )
 
@@ -186,12 +200,18 @@ class Recorder:
     def sub(self, ranks: Sequence[int]) -> Recorder:
         """The same protocol among the group ranks `ranks`, in that order; the caller must be one of them."""
         tape = self._tape
-        group = tuple(self.group[rank] for rank in ranks)
+        group = tuple(self._member(rank) for rank in ranks)
         if tape.rank not in group or len(set(group)) != len(group):
             raise ProgramError("a subgroup has distinct members, the caller among them", got=group)
         return Recorder(tape, group)
 
     # ------------------------------------------------------------------------------------------------ helpers
+
+    def _member(self, rank: int) -> int:
+        """The global rank of group rank `rank`."""
+        if not 0 <= rank < self.world:
+            raise ProgramError("no such rank in this group", got=rank, expected=f"0 to {self.world - 1}")
+        return self.group[rank]
 
     def _divides(self, kind: Kind, full: View, shard: View) -> None:
         if len(full) != self.world * len(shard):

@@ -1,7 +1,8 @@
 """Which oracle sees which planted fault.
 
-Three oracles judge each mutant in one world: a constant in every element (what a quick benchmark check does), position-coded integers
-(what a careful test does), and symbols with the order rule. The first two see values, or a hang; they run in one lucky schedule.
+Three oracles judge each mutant in one world: a constant in every element (what a quick benchmark check does),
+position-coded integers (what a careful test does), and symbols with the order rule. The first two see values, or a
+hang; they run in one lucky schedule.
 """
 
 from __future__ import annotations

@@ -18,7 +18,7 @@ from rsag.reduction import ReduceOp
 
 @dataclass(frozen=True, slots=True)
 class WorldProof:
-    """What was found in one world: None is proved. `has_shards` is False where no reduce_scatter over all ranks is a state."""
+    """What was found in one world: None is proved; `has_shards` is False where no reduce_scatter over all ranks ran."""
 
     result: Refutation | None
     shard: Refutation | None

@@ -79,10 +79,15 @@ def decode(cls: type[T], data: object, *, where: str = "") -> T:
     return cast(T, _shape(cast(Any, cls)).decode(data, where))
 
 
+def document(value: Document, *, where: str = "") -> dict[str, object]:
+    """`value` as JSON-able data, led by its schema and version."""
+    fields = cast("dict[str, object]", encode(value, where=where))
+    return {"schema": value.schema, "version": value.version, **fields}
+
+
 def dump_document(value: Document, path: Path) -> None:
     """Write `value` to `path` whole or not at all: a reader sees the old file or the new one, never half of one."""
-    fields = cast("dict[str, object]", encode(value, where=str(path)))
-    text = json.dumps({"schema": value.schema, "version": value.version, **fields}, indent=1, allow_nan=False)
+    text = json.dumps(document(value, where=str(path)), indent=1, allow_nan=False)
     # Not tempfile: its files are readable by their owner only, and run directories are shared.
     beside = path.with_name(f".{path.name}.{os.getpid()}.tmp")
     try:

@@ -1,0 +1,86 @@
+"""From a world size and a backend to a plan."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from rsag import __version__
+from rsag.compositions import COMPOSITIONS
+from rsag.errors import UsageError
+from rsag.interpreters.ledger import ledger
+from rsag.programs import Composition, record_all
+from rsag.records.plan import Arm, Backend, ContractsPlan, Experiment, Plan, Planted, Prediction
+from rsag.reduction import DType, ReduceOp
+from rsag.units import MIB
+
+PREDICTED_BYTES = 256 * MIB
+"""The payload that predictions are made for: the chapter's."""
+
+_PADDED_NUMELS = (1003, 1004)
+_FLOAT_NUMEL = 20_000
+
+
+def make_plan(
+    *,
+    world_size: int,
+    backend: Backend,
+    experiments: Sequence[Experiment] = tuple(Experiment),
+    seed: int = 0,
+    deadline_s: float = 300.0,
+    planted: Sequence[Planted] = tuple(Planted),
+) -> Plan:
+    """The plan of one run, with the ledger's predictions at 256 MiB of float32."""
+    if world_size < 1:
+        raise UsageError("a world has at least one rank", got=world_size, expected="1 or more")
+    if deadline_s <= 0:
+        raise UsageError("a deadline lies ahead", got=deadline_s, expected="seconds above 0")
+    dtype, op = DType.FLOAT32, ReduceOp.SUM
+    numel = PREDICTED_BYTES // dtype.itemsize // world_size * world_size
+    arms = [one for one in COMPOSITIONS if one.why_refused(numel, world_size, op) is None]
+    return Plan(
+        rsag_version=__version__,
+        world_size=world_size,
+        backend=backend,
+        seed=seed,
+        deadline_s=deadline_s,
+        experiments=tuple(experiments),
+        dtype=dtype,
+        arms=tuple(Arm(composition=one.name) for one in arms),
+        predictions=tuple(row for one in arms for row in _predict(one, world_size, numel, op, dtype)),
+        contracts=_plan_contracts(world_size, planted),
+    )
+
+
+def _predict(
+    composition: Composition, world_size: int, numel: int, op: ReduceOp, dtype: DType
+) -> tuple[Prediction, ...]:
+    costs = ledger(record_all(composition, world_size=world_size, numel=numel, op=op), dtype.itemsize)
+    return tuple(
+        Prediction(
+            composition=composition.name,
+            rank=row.rank,
+            numel=numel,
+            calls={kind.value: count for kind, count in row.calls.items()},
+            steps=costs.steps,
+            sent_bytes=row.sent_bytes,
+            received_bytes=row.received_bytes,
+            steady_bytes=row.steady_bytes,
+            peak_bytes=row.peak_bytes,
+        )
+        for row in costs.ranks
+    )
+
+
+def _plan_contracts(world_size: int, planted: Sequence[Planted]) -> ContractsPlan:
+    sizes = {0, 1, max(world_size - 1, 0), world_size, world_size + 1, 13, 101}
+    return ContractsPlan(
+        exact_numel=5 * world_size,
+        # The chapter's 1003 is the product of 17 and 59; on so many ranks there would be nothing to pad.
+        padded_numel=next((numel for numel in _PADDED_NUMELS if numel % world_size), _PADDED_NUMELS[0]),
+        planted=tuple(planted),
+        float_numel=_FLOAT_NUMEL,
+        float_chunks=5,
+        sizes=tuple(sorted(sizes)),
+        ops=tuple(ReduceOp),
+        dtypes=tuple(DType),
+    )

@@ -1,0 +1,26 @@
+"""What every experiment is given."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+
+from rsag.records.capability import Capabilities
+from rsag.records.contracts import Observation
+from rsag.records.plan import Plan
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Context:
+    """One rank's side of a run. `control` is the group that carries CPU tensors; `observe` writes one row."""
+
+    plan: Plan
+    rank: int
+    world_size: int
+    device: torch.device
+    control: Any
+    capabilities: Capabilities
+    observe: Callable[[Observation], None]

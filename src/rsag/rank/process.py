@@ -1,0 +1,106 @@
+"""This process as a rank: its place in the world, its device, its process groups, and what there is to say of it."""
+
+from __future__ import annotations
+
+import os
+import platform
+import socket
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import timedelta
+from typing import Any
+
+import torch
+import torch.distributed as dist
+
+from rsag.carriers.torch_api import api
+from rsag.errors import UsageError
+from rsag.records.plan import Backend
+from rsag.records.run import RankInfo
+
+_PREFIXES = ("NCCL_", "GLOO_", "TORCH_", "CUDA_", "OMP_", "SLURM_", "OMPI_COMM_WORLD_", "PMI_")
+_NAMES = ("MASTER_ADDR", "MASTER_PORT", "TORCHELASTIC_RUN_ID", "PYTORCH_CUDA_ALLOC_CONF", "LD_PRELOAD")
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """Where this process stands: global rank, world size, rank on its host."""
+
+    rank: int
+    world_size: int
+    local_rank: int
+    store: str | None  # the local launcher's file store; None under another launcher, which set MASTER_ADDR
+
+    @classmethod
+    def from_environment(cls, environment: Mapping[str, str]) -> Place:
+        """As torchrun and the local launcher set it; srun's and mpirun's variables serve where RANK is not set."""
+        ranks = ("RANK", "SLURM_PROCID", "OMPI_COMM_WORLD_RANK", "PMI_RANK")
+        sizes = ("WORLD_SIZE", "SLURM_NTASKS", "OMPI_COMM_WORLD_SIZE", "PMI_SIZE")
+        locals_ = ("LOCAL_RANK", "SLURM_LOCALID", "OMPI_COMM_WORLD_LOCAL_RANK", "MPI_LOCALRANKID")
+        rank, size = _first_int(environment, ranks), _first_int(environment, sizes)
+        if rank is None or size is None:
+            raise UsageError(
+                "this process is no rank",
+                got="neither RANK and WORLD_SIZE nor SLURM's or MPI's variables",
+                do="start it with torchrun, srun or mpirun, or use rsag run",
+            )
+        local = _first_int(environment, locals_)
+        return cls(rank, size, rank if local is None else local, environment.get("RSAG_STORE"))
+
+
+def _first_int(environment: Mapping[str, str], names: tuple[str, ...]) -> int | None:
+    return next((int(environment[name]) for name in names if environment.get(name, "").isdigit()), None)
+
+
+def choose_device(backend: Backend, place: Place) -> torch.device:
+    """The rank's device, made current before any communicator exists, so that no context lands on GPU 0 by mistake."""
+    if backend is Backend.GLOO:
+        return torch.device("cpu")
+    available = torch.cuda.device_count()
+    if place.local_rank >= available:
+        raise UsageError(
+            "more ranks on this host than GPUs",
+            got=f"local rank {place.local_rank}, {available} GPUs",
+            do="start fewer ranks per host, or use --backend gloo",
+        )
+    device = torch.device("cuda", place.local_rank)
+    torch.cuda.set_device(device)
+    return device
+
+
+def start_groups(backend: Backend, place: Place, device: torch.device, timeout_s: float) -> Any:
+    """Join the default group; the return value is the control group, which carries CPU tensors on any backend."""
+    timeout = timedelta(seconds=timeout_s)
+    rendezvous: dict[str, Any] = {"init_method": "env://"}
+    if place.store is not None:
+        rendezvous = {"store": dist.FileStore(place.store, place.world_size)}
+    if device.type == "cuda":
+        rendezvous["device_id"] = device
+    dist.init_process_group(
+        backend.value, rank=place.rank, world_size=place.world_size, timeout=timeout, **rendezvous
+    )
+    return None if backend is Backend.GLOO else dist.new_group(backend="gloo", timeout=timeout)
+
+
+def describe(backend: Backend, place: Place, device: torch.device, environment: Mapping[str, str]) -> RankInfo:
+    """What goes into the first line of the rank's rows."""
+    versions = {"python": platform.python_version(), "torch": str(torch.__version__)}
+    if device.type == "cuda":
+        versions["cuda"] = str(torch.version.cuda)
+        versions["nccl"] = ".".join(str(part) for part in torch.cuda.nccl.version())  # type: ignore[no-untyped-call]
+    return RankInfo(
+        rank=place.rank,
+        world_size=place.world_size,
+        local_rank=place.local_rank,
+        host=socket.gethostname(),
+        pid=os.getpid(),
+        device=torch.cuda.get_device_name(device) if device.type == "cuda" else platform.processor() or platform.machine(),
+        backend=backend,
+        versions=versions,
+        collective_names=dict(api().names),
+        environment={
+            name: value
+            for name, value in sorted(environment.items())
+            if name.startswith(_PREFIXES) or name in _NAMES
+        },
+    )
