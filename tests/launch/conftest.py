@@ -17,7 +17,8 @@ PATH = os.pathsep.join([str(Path(rsag.__file__).parents[1]), str(Path(__file__).
 @pytest.fixture
 def environment(tmp_path: Path) -> dict[str, str]:
     """An environment in which ranks find `toys`, and in which stores end up below `tmp_path`."""
-    return {**os.environ, "PYTHONPATH": PATH, "TMPDIR": str(tmp_path)}
+    inherited = {name: value for name, value in os.environ.items() if name != "PYTHONUNBUFFERED"}
+    return {**inherited, "PYTHONPATH": PATH, "TMPDIR": str(tmp_path)}
 
 
 @pytest.fixture

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import json
 import signal
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
-from rsag.launch import RankDeath
+from rsag.launch import LaunchReport, RankDeath, failure
 from rsag.launch.cause import find_cause
 from rsag.launch.messages import GroupEnd, Outcome, RunCommand, decode, encode
 
@@ -33,6 +34,7 @@ def death(
         signalled_at_ns=signalled_at_ns,
         log=out / f"rank-{rank:04d}.log",
         log_bytes=0,
+        core_cut=False,
     )
 
 
@@ -93,6 +95,21 @@ def test_a_failure_recorded_after_our_signal_is_no_cause(tmp_path: Path) -> None
     (tmp_path / "rank-0000.jsonl").write_text(json.dumps({"kind": "failed", "at_ns": 2_500}))
     ours = death(tmp_path, 0, 3_000, signalled_at_ns=2_400)
     assert cause(ours, death(tmp_path, 1, 2_600)) == 1
+
+
+@pytest.mark.parametrize(
+    ("number", "core_cut", "text"),
+    [
+        (signal.SIGSEGV, False, "got SIGSEGV; "),
+        (signal.SIGBUS, False, "df /dev/shm"),
+        (40, False, "got signal 40; "),
+        (signal.SIGKILL, True, "got a crash whose core file took too long"),
+    ],
+)
+def test_the_error_says_what_a_signal_usually_means(number: int, core_cut: bool, text: str, tmp_path: Path) -> None:
+    culprit = replace(death(tmp_path, 0, 2_000, signal=number), core_cut=core_cut)
+    report = LaunchReport(world_size=1, deadline_s=1, outcome=Outcome.RANK_DIED, deaths=(culprit,), cause=culprit)
+    assert text in str(failure(report))
 
 
 def test_messages_survive_the_pipe(tmp_path: Path) -> None:

@@ -108,6 +108,21 @@ def test_preloaded_modules_are_there_before_the_rank_starts(tmp_path: Path, envi
     assert logs(tmp_path)[0].startswith("[True, False]")
 
 
+def test_what_preloaded_modules_print_and_read_does_not_disturb(tmp_path: Path, environment: dict[str, str]) -> None:
+    (tmp_path / "chatty.py").write_text("import sys; print('hello', repr(sys.stdin.read()))")
+    report = run_ranks(
+        entry="toys:show",
+        arguments=[],
+        world_size=1,
+        out=tmp_path,
+        deadline_s=20,
+        preload=["chatty"],
+        environment={**environment, "PYTHONPATH": f"{environment['PYTHONPATH']}{os.pathsep}{tmp_path}"},
+    )
+    assert report.outcome is Outcome.OK
+    assert "hello ''" in (tmp_path / "launch.log").read_text()
+
+
 def test_a_module_in_the_current_directory_does_not_replace_the_library_s(
     tmp_path: Path, environment: dict[str, str], monkeypatch: pytest.MonkeyPatch
 ) -> None:

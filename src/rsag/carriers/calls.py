@@ -47,7 +47,7 @@ class Calls:
             return partial(dst.copy_, self._at(step.src[0]))
         if step.kind is LocalKind.FILL:
             value = identity_of(self._program.op.value, self._dtype) if step.argument == IDENTITY else step.argument
-            return partial(dst.fill_, value)  # type: ignore[arg-type]
+            return partial(dst.fill_, value)
         if step.kind is LocalKind.COMBINE:
             combine = combiner(str(step.argument.value), self._dtype)  # type: ignore[union-attr]
             sources = [self._at(view) for view in step.src]

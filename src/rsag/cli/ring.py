@@ -19,7 +19,7 @@ MAX_ROWS_PER_STEP = 16
 """Above this many ranks only rank 0's row is printed: by symmetry the others say the same, one chunk on."""
 
 MAX_JSON_RANKS = 32
-"""The document says what every rank holds after every step and so grows with the fourth power of N: 32 ranks are 15 MB."""
+"""The document says what every rank holds after every step, so it grows with the fourth power of N: 13 MB at 32."""
 
 _WIDTH = 80
 

@@ -13,7 +13,7 @@ from rsag.interpreters.words import count_words, sendrecvs, words
 from rsag.programs import Alloc, Instruction, Local, LocalKind, Program, Release, Start, View
 
 Holdings = dict[int, tuple[int, ...]]
-"""Chunk -> the ranks whose contributions are in it, for every chunk that is anywhere in a rank's memory: the fullest, if several are."""
+"""Chunk -> the ranks whose contributions are in it, for all chunks in a rank's memory; of many copies the fullest."""
 
 
 class Phase(str, Enum):
@@ -25,7 +25,7 @@ class Phase(str, Enum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RankStep:
-    """One rank's side of a step. `word` begins with the arrival of this step and ends with the departure of the next."""
+    """One rank's side of a step. `word` begins with what arrives in it and ends with what the next step sends."""
 
     rank: int
     sends: int
@@ -47,7 +47,7 @@ class RingStep:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RingSchedule:
-    """The whole ring. `chunks` are element ranges of the full payload; `opening` is each rank's first word, which only sends."""
+    """The whole ring. `chunks` are element ranges of the full payload, `opening` is each rank's first word, a send."""
 
     collective: Kind
     world_size: int
@@ -68,8 +68,8 @@ class RingSchedule:
 def ring_schedule(programs: Sequence[Program]) -> RingSchedule:
     """The schedule of all ranks' `programs`, in rank order, found by walking them in lock step.
 
-    Raises UsageError where they are no ring: another collective, a step that is not one chunk each way, or one whose sender
-    and receiver do not mean each other.
+    Raises UsageError where they are no ring: another collective, a step that is not one chunk each way, or one whose
+    sender and receiver do not mean each other.
     """
     first = programs[0]
     q = first.numel // first.world_size
@@ -209,4 +209,4 @@ def _sides(program: Program, q: int) -> list[_Side]:
 
 
 def _no_ring(program: Program, why: str) -> UsageError:
-    return UsageError(f"{program.composition} is no ring", got=why, expected="sendrecvs of one chunk each way")
+    return UsageError(f"{program.composition} is no ring: {why}", expected="sendrecvs of one chunk each way")

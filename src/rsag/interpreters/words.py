@@ -1,7 +1,7 @@
 """A ring program in NCCL's own primitive words (src/device/primitives.h), read off its data flow.
 
-NCCL names one primitive after all that happens to a chunk between its arrival and its next departure, so a word spans two sendrecvs:
-it begins with what one of them receives and ends with what the next one sends.
+NCCL names one primitive after all that happens to a chunk between its arrival and its next departure, so a word spans
+two sendrecvs: it begins with what one of them receives and ends with what the next one sends.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from rsag.programs import Instruction, Local, LocalKind, Program, Start, View
 class Word:
     """One primitive call: `recv-reduce-send` and its like.
 
-    `step` counts the program's sendrecvs from 0 and is the one that receives, or the one that sends where nothing is received.
+    `step` counts the program's sendrecvs from 0: the one that receives, or the one that sends if nothing is received.
     """
 
     name: str
@@ -28,11 +28,11 @@ class Word:
 
 
 def words(program: Program) -> tuple[Word, ...]:
-    """The primitives that `program`'s sendrecvs amount to, in order; none where it has none, or where they are all empty.
+    """The primitives that `program`'s sendrecvs amount to, in order; none where it has none that moves an element.
 
-    reduce: what arrived is combined. copy: it, or what it was combined into, is in the result and stays there. send: the next
-    sendrecv forwards it. A plain arrival in the result is a `recv`; a send of what did not just arrive is a `send`, or a
-    `copy-send` where the rank's own contribution was copied to the result first.
+    reduce: what arrived is combined. copy: it, or what it was combined into, is in the result and stays there. send:
+    the next sendrecv forwards it. A plain arrival in the result is a `recv`; a send of what did not just arrive is a
+    `send`, or a `copy-send` where the rank's own contribution was copied to the result first.
     """
     code = program.code
     steps = sendrecvs(program)
@@ -96,7 +96,7 @@ def _stays(place: View, result: View, later: Sequence[Instruction]) -> bool:
 
 
 def _keeps_own(program: Program, position: int, sent: View) -> bool:
-    """Whether what is sent at `position` is the rank's own contribution, copied from the input to stay in the result."""
+    """Whether what is sent at `position` is the rank's own contribution, which a copy has put into the result."""
     for index, step in enumerate(program.code[:position]):
         if not isinstance(step, Local) or step.kind is not LocalKind.COPY or step.src[0].buffer != program.input.buffer:
             continue

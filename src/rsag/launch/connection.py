@@ -38,7 +38,7 @@ class Connection:
     """A running fork server: what it is told, what it answers, how it is ended."""
 
     def __init__(self, *, preload: Sequence[str], scratch: str, environment: Mapping[str, str], log: Path) -> None:
-        options = {"path": sys.path, "preload": list(preload), "scratch": scratch}
+        options = {"path": [str(entry) for entry in sys.path], "preload": list(preload), "scratch": scratch}
         self._log = log
         with log.open("wb") as stderr:
             # A session of its own: Ctrl-C in the terminal reaches this process alone, which ends the ranks in order.

@@ -69,6 +69,7 @@ class _LivingRank:
     log: Path
     signalled_at_ns: int | None = None
     log_bytes: int = 0
+    core_cut: bool = False
 
 
 class _RankGroup:
@@ -112,6 +113,7 @@ class _RankGroup:
             signalled_at_ns=ended.signalled_at_ns,
             log=ended.log,
             log_bytes=_size(ended.log) if ended.signalled_at_ns is None else ended.log_bytes,
+            core_cut=ended.core_cut,
         )
 
     def note_shared_memory(self) -> None:
@@ -121,7 +123,9 @@ class _RankGroup:
         """Sends `number` to all living ranks; one that is dumping core still counts as ended by itself."""
         self.note_shared_memory()
         for pid, living in self.living.items():
-            if living.signalled_at_ns is None and not is_dumping_core(pid):
+            if is_dumping_core(pid):
+                living.core_cut = number == signal.SIGKILL
+            elif living.signalled_at_ns is None:
                 living.signalled_at_ns, living.log_bytes = time.monotonic_ns(), _size(living.log)
             # A child that is not reaped keeps its pid, so this cannot hit a stranger.
             os.kill(pid, number)

@@ -56,6 +56,7 @@ class RankDeath:
 
     `at_ns` is `time.monotonic_ns()` when it was reaped, `signalled_at_ns` the same clock when the launcher began to end
     it, None if it ended by itself. Of the log, what follows the first `log_bytes` was printed because of our signal.
+    `core_cut` means that it was dumping core, for which the time was not enough; `signal` then is our SIGKILL.
     """
 
     rank: int
@@ -66,6 +67,7 @@ class RankDeath:
     signalled_at_ns: int | None
     log: Path
     log_bytes: int
+    core_cut: bool
 
     @property
     def failed(self) -> bool:

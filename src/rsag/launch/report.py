@@ -65,6 +65,8 @@ def failure(report: LaunchReport) -> RunFailedError:
 def _how(death: RankDeath) -> str:
     if death.signalled_at_ns is not None:
         return "a failure in its record, after which it did not end by itself"
+    if death.core_cut:
+        return "a crash whose core file took too long to write (ulimit -c 0 turns it off)"
     if death.signal is None:
         return f"exit code {death.exit_code}"
     return f"{signal_name(death.signal)}{_USUAL_REASONS.get(death.signal, '')}"

@@ -105,7 +105,7 @@ _UNPACK: dict[str, Callable[[Any], object]] = {
 
 
 def _unpack_fields(cls: type, data: dict[str, Any]) -> dict[str, Any]:
-    unpacked = {}
+    unpacked: dict[str, Any] = {}
     for name, value in data.items():
         if name == "kind" and cls is Start:
             unpacked[name] = Kind(value)

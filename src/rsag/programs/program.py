@@ -29,8 +29,9 @@ class Composition:
 
     `run` gets the target's send buffer: M elements, or M/N where the target is all_gather (with `in_place` the whole M,
     of which the rank's own slice is written). `consumes`: the input is given away, it may be released, and the result
-    may be another buffer. `symmetric`: the input must lie in memory that peers can read. `multiple_of(N)`: M must be a
-    multiple of it. `folds`: values are combined pairwise outside of collectives, which an average does not survive.
+    may be another buffer; otherwise a result that lies elsewhere leaves the input as it was. `symmetric`: the input
+    must lie in memory that peers can read. `multiple_of(N)`: M must be a multiple of it. `folds`: values are combined
+    pairwise outside of collectives, which an average does not survive.
     """
 
     name: str
@@ -96,6 +97,8 @@ def record(composition: Composition, *, rank: int, world_size: int, numel: int, 
     result = composition.run(Recorder(tape, range(world_size)), full, op.value)
     if result.rank != rank:
         raise ProgramError("the result lies in a peer's memory", got=f"rank {result.rank}'s", expected="one's own")
+    if composition.in_place and result != (place := _place(composition.target, full, rank, world_size)):
+        raise ProgramError("in place, yet the result is elsewhere", got=result, expected=place)
     return Program(
         composition=composition.name,
         target=composition.target,
@@ -109,6 +112,14 @@ def record(composition: Composition, *, rank: int, world_size: int, numel: int, 
         result=result,
         code=tuple(tape.code),
     )
+
+
+def _place(target: Kind, full: View, rank: int, world_size: int) -> View:
+    """Where the result of an in-place composition lies: in its input, for a reduce_scatter in the rank's own slice."""
+    if target is not Kind.REDUCE_SCATTER:
+        return full
+    q = len(full) // world_size
+    return full[rank * q : (rank + 1) * q]
 
 
 def record_all(composition: Composition, *, world_size: int, numel: int, op: ReduceOp) -> tuple[Program, ...]:

@@ -11,7 +11,7 @@ from rsag.interpreters.machine import Cells, Outcome, ShardState, needs_order, r
 from rsag.interpreters.order import AccessLog
 from rsag.interpreters.refuted import Refuted
 from rsag.interpreters.symbols import EMPTY, Symbols
-from rsag.programs import Composition, Program, record_all
+from rsag.programs import Composition, Program, View, record_all
 from rsag.records.proof import Contract, Refutation
 from rsag.reduction import ReduceOp
 
@@ -45,6 +45,7 @@ class Prover:
         try:
             outcome = run(programs, self.symbols, AccessLog(world_size) if needs_order(programs) else None)
             self._check_result(programs, outcome)
+            self._check_loans(programs, outcome)
         except Refuted as found:
             result = self._refutation(found, world_size, numel)
         has_shards = outcome is not None and bool(outcome.shards)
@@ -97,8 +98,24 @@ class Prover:
                 want[element],
                 rank=program.rank,
                 element=element,
-                sites=self._writers(programs, program, element),
+                sites=self._writers(programs, program.result, element),
             )
+
+    def _check_loans(self, programs: Sequence[Program], outcome: Outcome) -> None:
+        """A borrowed input that does not hold the result is as the caller left it."""
+        for program in programs:
+            if program.consumes or program.result.buffer == program.input.buffer:
+                continue
+            lent = self.symbols.inputs(program.rank, len(program.input))
+            for element, pair in enumerate(zip(outcome.read(program.input), lent)):
+                if pair[0] != pair[1]:
+                    raise Refuted(
+                        Contract.RESULT,
+                        f"rank {program.rank} changes element {element} of an input that the caller keeps",
+                        rank=program.rank,
+                        element=element,
+                        sites=self._writers(programs, program.input, element),
+                    )
 
     def _check_shards(self, shards: Sequence[ShardState], world_size: int, numel: int) -> None:
         """Each logical element is reduced in exactly one place, and everything else is the identity."""
@@ -146,11 +163,11 @@ class Prover:
             sites=sites,
         )
 
-    def _writers(self, programs: Sequence[Program], program: Program, element: int) -> tuple[str, ...]:
-        """The source lines that wrote the element, the latest first: the run again, this time with a log."""
+    def _writers(self, programs: Sequence[Program], view: View, element: int) -> tuple[str, ...]:
+        """The source lines that wrote the element of `view`, the latest first: the run again, now with a log."""
         log = AccessLog(len(programs))
         run(programs, self.symbols, log)
-        writers = (access.site for access in log.writers(program.result, element))
+        writers = (access.site for access in log.writers(view, element))
         return tuple(dict.fromkeys(writers))
 
     def _refutation(self, found: Refuted, world_size: int, numel: int) -> Refutation:

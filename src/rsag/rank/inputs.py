@@ -12,7 +12,7 @@ import torch
 from torch import Tensor
 
 from rsag.carriers.torch_types import torch_dtype
-from rsag.interpreters.exact import Number, fold
+from rsag.interpreters.exact import fold
 from rsag.reduction import DType, Family, ReduceOp
 
 
@@ -51,14 +51,10 @@ def oracle(op: ReduceOp, dtype: DType, world_size: int, numel: int) -> list[comp
         op = {ReduceOp.SUM: ReduceOp.BOR, ReduceOp.PRODUCT: ReduceOp.BAND}.get(op, op)
     reduced: list[complex] = []
     for element in range(numel):
-        real = _fold(op, [contribution(op, dtype, world_size, rank, element) for rank in range(world_size)])
-        unreal = _fold(op, [imaginary(op, dtype, rank, element) for rank in range(world_size)])
+        real = fold(op, [contribution(op, dtype, world_size, rank, element) for rank in range(world_size)])
+        unreal = fold(op, [imaginary(op, dtype, rank, element) for rank in range(world_size)])
         reduced.append(complex(float(real), float(unreal)) if dtype.family is Family.COMPLEX else float(real))
     return reduced
-
-
-def _fold(op: ReduceOp, values: Sequence[Number]) -> Number:
-    return fold(op, values)
 
 
 def count_wrong(got: Tensor, want: Sequence[complex], op: ReduceOp, dtype: DType, world_size: int) -> tuple[int, str]:

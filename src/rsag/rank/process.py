@@ -73,12 +73,10 @@ def start_groups(backend: Backend, place: Place, device: torch.device, timeout_s
     timeout = timedelta(seconds=timeout_s)
     rendezvous: dict[str, Any] = {"init_method": "env://"}
     if place.store is not None:
-        rendezvous = {"store": dist.FileStore(place.store, place.world_size)}
+        rendezvous = {"store": dist.FileStore(place.store, place.world_size)}  # type: ignore[attr-defined]
     if device.type == "cuda":
         rendezvous["device_id"] = device
-    dist.init_process_group(
-        backend.value, rank=place.rank, world_size=place.world_size, timeout=timeout, **rendezvous
-    )
+    dist.init_process_group(backend.value, rank=place.rank, world_size=place.world_size, timeout=timeout, **rendezvous)
     return None if backend is Backend.GLOO else dist.new_group(backend="gloo", timeout=timeout)
 
 
@@ -94,13 +92,13 @@ def describe(backend: Backend, place: Place, device: torch.device, environment: 
         local_rank=place.local_rank,
         host=socket.gethostname(),
         pid=os.getpid(),
-        device=torch.cuda.get_device_name(device) if device.type == "cuda" else platform.processor() or platform.machine(),
+        device=torch.cuda.get_device_name(device)
+        if device.type == "cuda"
+        else platform.processor() or platform.machine(),
         backend=backend,
         versions=versions,
         collective_names=dict(api().names),
         environment={
-            name: value
-            for name, value in sorted(environment.items())
-            if name.startswith(_PREFIXES) or name in _NAMES
+            name: value for name, value in sorted(environment.items()) if name.startswith(_PREFIXES) or name in _NAMES
         },
     )

@@ -19,6 +19,18 @@ class Ability(str, Enum):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Attempt:
+    """One thing that is tried, written down before it is: the rows of a crashed process end with it."""
+
+    kind: Literal["trying"] = "trying"
+    index: int
+    collective: Kind
+    op: ReduceOp | None
+    dtype: DType
+    shape: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Capability:
     """One collective under one operator (None where it reduces nothing) on one dtype. `shape` is "1-D" or "0-dim"."""
 

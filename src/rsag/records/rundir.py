@@ -15,6 +15,7 @@ from rsag.errors import UsageError
 PLAN = "plan.json"
 PROGRAMS = "programs.json"
 PROOFS = "proofs.json"
+CAPABILITIES = "capabilities.json"
 RUN = "run.json"
 VERDICT = "verdict.json"
 

@@ -1,0 +1,237 @@
+"""Observations of contracts, judged: one row per contract and rank, in the order of the tables.
+
+Each judgement is made on values against a formula, never on "something was raised". A negative contract passes only when its planted
+fault shows, and shows as predicted.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+
+from rsag.layout import ShardLayout
+from rsag.records.contracts import ContractOutcome, ContractRow, Observation
+from rsag.records.plan import Plan
+
+PASS, FAIL, UNSUPPORTED = ContractOutcome.PASS, ContractOutcome.FAIL, ContractOutcome.UNSUPPORTED
+
+CHAPTER = (
+    "exact-sum-equivalence",
+    "wrong-shard-order-rejected",
+    "wrong-reduction-op-rejected",
+    "padding-and-trim-equivalence",
+    "nondivisible-without-padding-rejected",
+)
+"""The chapter's five, first in every table."""
+
+FLOAT_SUM = "float-sum-within-bound-not-bitwise"
+LEAST_DIFFERING = 0.01
+
+
+@dataclass(frozen=True, slots=True)
+class Judgement:
+    outcome: ContractOutcome
+    expected: str
+    got: str
+    reason: str = ""
+
+
+Judge = Callable[[Plan, int, Observation], Judgement]
+
+
+def judge_contracts(plan: Plan, observed: Mapping[int, Sequence[Observation]]) -> tuple[ContractRow, ...]:
+    """Every rank's observations as rows, contract by contract; a contract that some rank never observed fails there."""
+    by_contract: dict[str, dict[int, Observation]] = {name: {} for name in (*CHAPTER, FLOAT_SUM)}
+    for rank, observations in observed.items():
+        for observation in observations:
+            by_contract.setdefault(observation.contract, {})[rank] = observation
+    return tuple(
+        _row(plan, name, rank, ranks.get(rank))
+        for name, ranks in by_contract.items()
+        for rank in range(plan.world_size)
+        if rank in ranks or not name.startswith("subgroup/")  # a rank outside a subgroup observes nothing
+    )
+
+
+def _row(plan: Plan, contract: str, rank: int, observation: Observation | None) -> ContractRow:
+    if observation is None:
+        judgement = Judgement(FAIL, "an observation", "none", "the rank ended before it came to this contract")
+    elif observation.unsupported is not None:
+        judgement = Judgement(UNSUPPORTED, "", "", observation.unsupported)
+    else:
+        judgement = _judge_of(contract)(plan, rank, observation)
+    return ContractRow(
+        contract=contract,
+        rank=rank,
+        outcome=judgement.outcome,
+        expected=judgement.expected,
+        got=judgement.got,
+        reason=judgement.reason,
+    )
+
+
+def _judge_of(contract: str) -> Judge:
+    if contract in _JUDGES:
+        return _JUDGES[contract]
+    return _JUDGES[contract.split("/")[0]]
+
+
+# -------------------------------------------------------------------------------------------------- the chapter's five
+
+
+def chapter_sum(world_size: int, numel: int) -> list[int]:
+    """The formula: the sum over ranks r of 100 r + i, at every i."""
+    return [50 * world_size * (world_size - 1) + world_size * i for i in range(numel)]
+
+
+def _exact_sum(plan: Plan, rank: int, seen: Observation) -> Judgement:
+    want = chapter_sum(plan.world_size, plan.contracts.exact_numel)
+    start, stop = ShardLayout(len(want), plan.world_size).slot(rank)
+    return _compare(
+        {"direct": want, "shard": want[start:stop], "gathered": want},
+        seen,
+        show=("shard", "gathered"),
+    )
+
+
+def _wrong_shard_order(plan: Plan, rank: int, seen: Observation) -> Judgement:
+    want = chapter_sum(plan.world_size, plan.contracts.exact_numel)
+    layout = ShardLayout(len(want), plan.world_size)
+    q, (start, stop) = layout.shard_numel, layout.slot(rank)
+    rotated = [want[(i - q) % len(want)] for i in range(len(want))]
+    return _compare({"shard": want[start:stop], "gathered": rotated}, seen, differs_from=want)
+
+
+def _wrong_op(plan: Plan, rank: int, seen: Observation) -> Judgement:  # noqa: ARG001 - the same on every rank
+    numel, last = plan.contracts.exact_numel, plan.world_size - 1
+    maxima = [100 * last + i for i in range(numel)]
+    return _compare({"gathered": maxima}, seen, differs_from=chapter_sum(plan.world_size, numel))
+
+
+def _padding(plan: Plan, rank: int, seen: Observation) -> Judgement:
+    layout = ShardLayout(plan.contracts.padded_numel, plan.world_size)
+    want = chapter_sum(plan.world_size, layout.numel)
+    padded = want + [0] * layout.padding
+    start, stop = layout.slot(rank)
+    return _compare({"direct": want, "shard": padded[start:stop], "gathered": padded}, seen, show=("gathered",))
+
+
+def _no_padding(plan: Plan, rank: int, seen: Observation) -> Judgement:  # noqa: ARG001 - the same on every rank
+    want = chapter_sum(plan.world_size, plan.contracts.exact_numel)
+    shard = seen.values["shard"]
+    text = f"{seen.facts.get('exception', 'nothing raised')}: {seen.facts.get('text', '')}".rstrip(": ")
+    expected = "the backend's size check, output untouched, next AllReduce right"
+    if not seen.facts["raised"]:
+        return Judgement(FAIL, expected, text, f"{seen.facts['input']} elements went into {plan.world_size} shards")
+    if any(value != shard[0] or value >= 0 for value in shard):
+        return Judgement(FAIL, expected, f"{text}; output {brief(shard)}", "something was written before the check")
+    if list(seen.values["next"]) != want:
+        return Judgement(FAIL, expected, f"{text}; next {brief(seen.values['next'])}", "the group did not survive it")
+    return Judgement(PASS, expected, text)
+
+
+def _compare(
+    wanted: Mapping[str, list[int]],
+    seen: Observation,
+    *,
+    show: tuple[str, ...] = ("gathered",),
+    differs_from: list[int] | None = None,
+) -> Judgement:
+    """Element by element; `differs_from` is what a negative contract must not look like."""
+    expected = "; ".join(f"{name} {brief(wanted[name])}" for name in show)
+    got = "; ".join(f"{name} {brief(seen.values[name])}" for name in show)
+    for name, want in wanted.items():
+        have = list(seen.values[name])
+        if have != want:
+            return Judgement(FAIL, expected, got, f"{name}: {_first_difference(have, want)}")
+    if differs_from is not None and list(seen.values["gathered"]) == differs_from:
+        return Judgement(FAIL, expected, got, "the fault cannot be seen at this size")
+    return Judgement(PASS, expected, got)
+
+
+def _first_difference(have: Sequence[float], want: Sequence[float]) -> str:
+    if len(have) != len(want):
+        return f"{len(have)} elements instead of {len(want)}"
+    at = next(index for index, pair in enumerate(zip(have, want)) if pair[0] != pair[1])
+    return f"element {at} is {have[at]}, not {want[at]}"
+
+
+def brief(values: Sequence[float]) -> str:
+    """A tensor in a few words: its ends and its length."""
+    if len(values) <= 6:
+        return f"[{' '.join(str(value) for value in values)}]"
+    head, tail = " ".join(map(str, values[:3])), " ".join(map(str, values[-2:]))
+    return f"[{head} .. {tail}] ({len(values)})"
+
+
+# --------------------------------------------------------------------------------------------------------- the others
+
+
+def _float_sum(plan: Plan, rank: int, seen: Observation) -> Judgement:  # noqa: ARG001 - the same on every rank
+    facts = seen.facts
+    beyond = {key: int(facts[f"{key}_beyond_bound"]) for key in ("whole", "chunked", "rs_ag")}
+    share = int(facts["chunked_differing_bits"]) / int(facts["numel"])
+    rs_ag = int(facts["rs_ag_differing_bits"]) / int(facts["numel"])
+    expected = "all within (N-1) eps sum|x|"
+    if plan.world_size > 2:
+        expected += f"; in {facts['chunks']} pieces more than {LEAST_DIFFERING:.0%} differ in bits"
+    got = f"beyond the bound {sum(beyond.values())}; differing in bits: pieces {share:.1%}, RS+AG {rs_ag:.1%}"
+    if any(beyond.values()):
+        return Judgement(FAIL, expected, got, "a sum is further from the float64 sum than any order of summing allows")
+    if plan.world_size > 2 and share <= LEAST_DIFFERING:
+        return Judgement(FAIL, expected, got, "the order of summing did not show")
+    return Judgement(PASS, expected, got)
+
+
+def _checked(plan: Plan, rank: int, seen: Observation) -> Judgement:  # noqa: ARG001 - the oracle was on the rank
+    checked, wrong = int(seen.facts["checked"]), int(seen.facts["wrong"])
+    expected = "every element as the exact oracle"
+    got = f"{checked} elements in {seen.facts['cases']} cases, {wrong} wrong"
+    if wrong:
+        return Judgement(FAIL, expected, got, str(seen.facts["first_wrong"]))
+    if not checked:
+        return Judgement(FAIL, expected, got, "nothing was checked")
+    return Judgement(PASS, expected, got)
+
+
+def _subgroup(plan: Plan, rank: int, seen: Observation) -> Judgement:  # noqa: ARG001 - the order is in the values
+    """The i-th rank of the group as it was asked for owns shard i."""
+    ranks = [int(value) for value in seen.values["ranks"]]
+    q = len(seen.values["shard"])
+    want = [100 * sum(ranks) + len(ranks) * i for i in range(q * len(ranks))]
+    index = ranks.index(rank)
+    return _compare(
+        {"order": ranks, "gathered": want, "shard": want[index * q : (index + 1) * q]}, seen, show=("order", "shard")
+    )
+
+
+def _layout(plan: Plan, rank: int, seen: Observation) -> Judgement:
+    positions = [int(value) for value in seen.values["positions"]]
+    n = plan.world_size
+    reduced = [50 * n * (n - 1) + n * position for position in positions]
+    base = [100 * rank + position for position in range(len(seen.values["base"]))]
+    for position, value in zip(positions, reduced):
+        base[position] = value
+    return _compare({"reduced": reduced, "base": base}, seen, show=("reduced",))
+
+
+def _refused(plan: Plan, rank: int, seen: Observation) -> Judgement:  # noqa: ARG001 - the same on every rank
+    refused = str(seen.facts["refused"])
+    return Judgement(PASS if refused else FAIL, "refused before any call", refused or "it went through")
+
+
+_JUDGES: dict[str, Judge] = {
+    "exact-sum-equivalence": _exact_sum,
+    "wrong-shard-order-rejected": _wrong_shard_order,
+    "wrong-reduction-op-rejected": _wrong_op,
+    "padding-and-trim-equivalence": _padding,
+    "nondivisible-without-padding-rejected": _no_padding,
+    FLOAT_SUM: _float_sum,
+    "operator-matrix": _checked,
+    "composition": _checked,
+    "subgroup": _subgroup,
+    "layout": _layout,
+    "layout/expanded-refused": _refused,
+    "disagreement": _refused,
+}
+"""By the whole name, or by the part before the slash."""

@@ -1,0 +1,126 @@
+"""A run directory to a verdict: the four meanings of the equation first, each with its evidence."""
+
+from __future__ import annotations
+
+from collections import Counter
+from pathlib import Path
+
+from rsag.analyze.contracts import judge_contracts
+from rsag.records.codec import decode, load_document
+from rsag.records.contracts import ContractOutcome, ContractRow, Observation
+from rsag.records.jsonl import RankFile, read_rows
+from rsag.records.plan import Experiment, Plan, Prediction
+from rsag.records.proof import ProofOutcome, Proofs
+from rsag.records.rundir import PLAN, PROOFS, rank_files, require_run_directory
+from rsag.records.verdict import Equivalence, Holds, Meaning, Verdict, VerdictOutcome
+
+DIRECT, DECOMPOSED = "all_reduce", "rs_ag_in_place"
+
+
+def judge(directory: Path) -> Verdict:
+    """Judge what is in `directory`. Raises RecordError for a file that cannot be read, UsageError where there is no run."""
+    plan = load_document(Plan, require_run_directory(directory) / PLAN)
+    proofs = load_document(Proofs, directory / PROOFS) if (directory / PROOFS).exists() else None
+    files = {rank: read_rows(path) for rank, path in rank_files(directory)}
+    problems = _problems(plan, files)
+    rows: tuple[ContractRow, ...] = ()
+    if Experiment.CONTRACTS in plan.experiments:
+        rows = judge_contracts(plan, {rank: _observations(file) for rank, file in files.items()})
+    failed = Counter(row.contract for row in rows if row.outcome is ContractOutcome.FAIL)
+    reasons = [*problems, *(f"{contract} fails on {count} ranks" for contract, count in failed.items())]
+    if proofs is not None:
+        reasons += [f"{row.composition} is refuted under {row.op.value}" for row in proofs.refuted]
+    outcome = VerdictOutcome.PASS if not reasons else VerdictOutcome.FAIL
+    return Verdict(
+        outcome=VerdictOutcome.INVALID if problems else outcome,
+        reasons=tuple(reasons),
+        equivalence=(
+            _result(plan, proofs, rows),
+            _steps(plan),
+            _not_examined(
+                Meaning.EXECUTION, "which kernels ran, and with which boundaries, was not looked at in this run"
+            ),
+            _not_examined(Meaning.STATE, "memory between the halves was not measured in this run"),
+        ),
+        contracts=rows,
+    )
+
+
+def _observations(file: RankFile) -> list[Observation]:
+    return [
+        decode(Observation, row, where=f"{file.path}: row {number}")
+        for number, row in enumerate(file.rows, start=2)
+        if row.get("kind") == "observation"
+    ]
+
+
+def _problems(plan: Plan, files: dict[int, RankFile]) -> list[str]:
+    """What keeps this run from being judged whole."""
+    if Experiment.CONTRACTS not in plan.experiments:
+        return []
+    missing = [rank for rank in range(plan.world_size) if rank not in files]
+    problems = [f"no records of rank {', '.join(map(str, missing))}"] if missing else []
+    for rank, file in files.items():
+        problems += [f"rank {rank}: {problem}" for problem in file.problems]
+        if file.failed is not None:
+            problems.append(f"rank {rank} failed: {file.failed.get('error')}: {file.failed.get('message')}")
+    return problems
+
+
+# -------------------------------------------------------------------------------------------------- the four meanings
+
+
+def _result(plan: Plan, proofs: Proofs | None, rows: tuple[ContractRow, ...]) -> Equivalence:
+    evidence = []
+    broken = False
+    if proofs is not None:
+        about = [row for row in proofs.rows if row.composition.startswith("rs_ag")]
+        refuted = [row for row in about if row.result is ProofOutcome.REFUTED]
+        broken = bool(refuted)
+        worlds = sum(row.num_worlds for row in about)
+        evidence.append(f"{worlds:,} worlds {'refuted in part' if refuted else 'proved'} on symbols")
+    checked = [row for row in rows if row.outcome is not ContractOutcome.UNSUPPORTED]
+    if checked:
+        passed = sum(row.outcome is ContractOutcome.PASS for row in checked)
+        broken = broken or passed < len(checked)
+        evidence.append(
+            f"{passed} of {len(checked)} contract rows pass on {plan.world_size} {plan.backend.value} ranks"
+        )
+    if not evidence:
+        holds = Holds.CANNOT_TELL
+    else:
+        holds = Holds.NO if broken else Holds.YES
+    return Equivalence(
+        meaning=Meaning.RESULT,
+        holds=holds,
+        evidence="; ".join(evidence) or "neither proved nor tested in this run",
+        conditions="one group in one rank order, one operator, equal shards or padding with its identity, shards left "
+        "alone in between; floats up to the order of summing, not bit for bit",
+    )
+
+
+def _steps(plan: Plan) -> Equivalence:
+    """From the ledger: what both ways are predicted to take on a ring."""
+    direct, decomposed = _prediction(plan, DIRECT), _prediction(plan, DECOMPOSED)
+    if direct is None or decomposed is None:
+        return _not_examined(Meaning.STEPS, f"the plan predicts nothing for {DIRECT} and {DECOMPOSED}")
+    same = (direct.steps, direct.sent_bytes) == (decomposed.steps, decomposed.sent_bytes)
+    return Equivalence(
+        meaning=Meaning.STEPS,
+        holds=Holds.YES if same else Holds.NO,
+        evidence=f"AllReduce {direct.steps} steps, ReduceScatter + AllGather {decomposed.steps}; per rank "
+        f"{_payloads(direct, plan)} M and {_payloads(decomposed, plan)} M on the wire",
+        conditions="by the ring's model of steps and bytes; the library may choose another algorithm for either",
+    )
+
+
+def _prediction(plan: Plan, composition: str) -> Prediction | None:
+    return next((row for row in plan.predictions if row.composition == composition and row.rank == 0), None)
+
+
+def _payloads(prediction: Prediction, plan: Plan) -> str:
+    return f"{prediction.sent_bytes / (prediction.numel * plan.dtype.itemsize):.4g}"
+
+
+def _not_examined(meaning: Meaning, why: str) -> Equivalence:
+    return Equivalence(meaning=meaning, holds=Holds.CANNOT_TELL, evidence=why, conditions="")

@@ -1,0 +1,144 @@
+"""The whole way of a run: plan, prove, probe, launch, judge; every arrow a file in the run directory."""
+
+from __future__ import annotations
+
+import platform
+import sys
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from datetime import datetime
+from pathlib import Path
+
+from rsag import __version__
+from rsag.analyze.verdict import judge
+from rsag.compositions import COMPOSITIONS, find
+from rsag.launch import ForkServer, LaunchReport, Outcome, failure
+from rsag.launch.probing import probe_backend
+from rsag.programs import record_all
+from rsag.programs.document import dump_programs
+from rsag.proofs.prove import prove_all
+from rsag.proofs.scope import DEFAULT_NUMELS, DEFAULT_RANKS, Numels, parse_ranks
+from rsag.records.codec import decode, dump_document
+from rsag.records.jsonl import read_rows
+from rsag.records.plan import Experiment, Plan
+from rsag.records.run import RankInfo, Run, RunOutcome
+from rsag.records.rundir import CAPABILITIES, PLAN, PROGRAMS, PROOFS, RUN, VERDICT, rank_files
+from rsag.records.verdict import Verdict
+from rsag.reduction import ReduceOp
+
+RANK_PROGRAM = "rsag.rank.__main__"
+PRELOAD = ("torch", "torch.distributed", RANK_PROGRAM)
+PROVED_OPS = (ReduceOp.SUM, ReduceOp.MAX, ReduceOp.PRODUCT)
+PROGRAM_ROWS = 5
+"""programs.json is recorded at this many elements per rank: small enough to be read, as in the chapter."""
+
+Say = Callable[[str], None]
+
+_OUTCOMES = {
+    Outcome.OK: RunOutcome.COMPLETE,
+    Outcome.RANK_DIED: RunOutcome.RANK_DIED,
+    Outcome.DEADLINE: RunOutcome.DEADLINE,
+}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Circumstances:
+    """What a run takes from outside: the environment of its ranks, the time it started, the command as it was given."""
+
+    environment: Mapping[str, str]
+    started_utc: datetime
+    command: str
+
+
+def run_plan(plan: Plan, directory: Path, circumstances: Circumstances, say: Say = lambda _: None) -> Verdict:
+    """Do what `plan` says in `directory`, which is empty, and judge it.
+
+    Raises RunFailedError where a rank died or the deadline passed; what was recorded until then, the verdict on it
+    included, is in the directory all the same.
+    """
+    write_plan(plan, directory)
+    if Experiment.PROOF in plan.experiments:
+        say("proving on symbols")
+        proofs = prove_all(
+            COMPOSITIONS,
+            world_sizes=parse_ranks(DEFAULT_RANKS),
+            numels=Numels.parse(DEFAULT_NUMELS),
+            ops=PROVED_OPS,
+        )
+        dump_document(proofs, directory / PROOFS)
+        say(f"{proofs.num_worlds:,} worlds in {proofs.seconds:.1f} s, {len(proofs.refuted)} refuted")
+    report = None
+    if Experiment.CONTRACTS in plan.experiments:
+        report = _launch(plan, directory, circumstances, say)
+    verdict = judge(directory)
+    dump_document(verdict, directory / VERDICT)
+    if report is not None and report.outcome is not Outcome.OK:
+        raise failure(report)
+    return verdict
+
+
+def write_plan(plan: Plan, directory: Path) -> None:
+    """plan.json, and the programs it speaks of."""
+    dump_document(plan, directory / PLAN)
+    numel = PROGRAM_ROWS * plan.world_size
+    programs = [
+        program
+        for arm in plan.arms
+        for program in record_all(find(arm.composition), world_size=plan.world_size, numel=numel, op=ReduceOp.SUM)
+    ]
+    dump_programs(tuple(programs), directory / PROGRAMS)
+
+
+def _launch(plan: Plan, directory: Path, circumstances: Circumstances, say: Say) -> LaunchReport:
+    began = time.perf_counter()
+    say("starting torch")
+    with ForkServer(out=directory, environment=circumstances.environment, preload=PRELOAD) as server:
+        say(f"probing {plan.backend.value}")
+        capabilities = probe_backend(server, plan.backend, min(plan.world_size, 2), directory)
+        dump_document(capabilities, directory / CAPABILITIES)
+        say(f"contracts on {plan.world_size} {plan.backend.value} ranks")
+        arguments = {"--plan": PLAN, "--out": "", "--capabilities": CAPABILITIES}
+        report = server.run(
+            entry=f"{RANK_PROGRAM}:main",
+            arguments=[part for name, file in arguments.items() for part in (name, str(directory.absolute() / file))],
+            world_size=plan.world_size,
+            out=directory,
+            deadline_s=plan.deadline_s,
+        )
+    dump_document(
+        describe_run(
+            directory,
+            circumstances,
+            launcher="local",
+            outcome=_OUTCOMES[report.outcome],
+            message=report.message,
+            seconds=time.perf_counter() - began,
+        ),
+        directory / RUN,
+    )
+    return report
+
+
+def describe_run(
+    directory: Path,
+    circumstances: Circumstances,
+    *,
+    launcher: str,
+    outcome: RunOutcome,
+    message: str,
+    seconds: float,
+) -> Run:
+    """run.json, from what the ranks said in their first lines."""
+    files = [read_rows(path) for _, path in rank_files(directory)]
+    return Run(
+        started_utc=circumstances.started_utc.strftime("%Y-%m-%dT%H:%M:%SZ"),
+        rsag_version=__version__,
+        launcher=launcher,
+        command=circumstances.command,
+        platform=f"{platform.platform()}, Python {sys.version.split()[0]}",
+        outcome=outcome,
+        message=message,
+        seconds=round(seconds, 3),
+        ranks=tuple(decode(RankInfo, file.start, where=str(file.path)) for file in files),
+    )

@@ -1,0 +1,127 @@
+"""`python -m rsag.rank --plan plan.json --out DIR`: one rank of a run, under rsag run, torchrun, srun or mpirun."""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import os
+import sys
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+import torch
+import torch.distributed as dist
+
+from rsag.errors import RsagError
+from rsag.rank.chapter import observe_chapter
+from rsag.rank.collect import collect
+from rsag.rank.context import Context
+from rsag.rank.edges import observe_edges
+from rsag.rank.matrix import observe_compositions, observe_operators
+from rsag.rank.probe import attempts, probe
+from rsag.rank.process import Place, choose_device, describe, start_groups
+from rsag.records.capability import Attempt, Capabilities, Capability
+from rsag.records.codec import encode, load_document
+from rsag.records.contracts import Observation
+from rsag.records.jsonl import RowWriter
+from rsag.records.plan import Backend, Experiment, Plan
+from rsag.records.run import RankInfo
+from rsag.records.rundir import rank_file
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run this process's part of the plan; the return value is the process's exit code."""
+    options = _parser().parse_args(arguments)
+    try:
+        place = Place.from_environment(os.environ)
+        if options.probe is not None:
+            _probe(options, place)
+        else:
+            _run(options, place)
+    except RsagError as error:
+        print(f"rsag.rank: {error}", file=sys.stderr)  # noqa: T201 - this program's only voice is its log
+        return int(error.exit_code)
+    return 0
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(prog="python -m rsag.rank", description=__doc__)
+    parser.add_argument("--plan", type=Path, help="the plan.json to run")
+    parser.add_argument("--out", type=Path, required=True, help="directory for rank-NNNN.jsonl")
+    parser.add_argument("--capabilities", type=Path, help="what was probed before; without it this run probes")
+    parser.add_argument("--probe", type=int, metavar="FIRST", help="only probe the backend, from attempt FIRST on")
+    parser.add_argument("--backend", type=Backend, default=Backend.GLOO, help="with --probe: gloo or nccl")
+    parser.add_argument("--timeout", type=float, default=60.0, help="with --probe: seconds a call may take")
+    return parser
+
+
+def _run(options: argparse.Namespace, place: Place) -> None:
+    plan = load_document(Plan, options.plan)
+    options.out.mkdir(parents=True, exist_ok=True)
+    device = choose_device(plan.backend, place)
+    with _rows(options.out, place, plan.backend, device) as rows:
+        control = start_groups(plan.backend, place, device, plan.deadline_s)
+        context = Context(
+            plan=plan,
+            rank=place.rank,
+            world_size=place.world_size,
+            device=device,
+            control=control,
+            capabilities=_capabilities(options, plan, place, device),
+            observe=lambda observation: rows.write(_row(observation)),
+        )
+        for experiment in plan.experiments:
+            for observe in EXPERIMENTS.get(experiment, ()):
+                observe(context)
+        rows.end()
+    if place.store is None:
+        collect(options.out, place, control)
+    dist.destroy_process_group()
+
+
+EXPERIMENTS: dict[Experiment, tuple[Callable[[Context], None], ...]] = {
+    Experiment.CONTRACTS: (observe_chapter, observe_operators, observe_compositions, observe_edges),
+}
+"""What a rank does for each experiment; a proof needs no ranks."""
+
+
+def _probe(options: argparse.Namespace, place: Place) -> None:
+    options.out.mkdir(parents=True, exist_ok=True)
+    device = choose_device(options.backend, place)
+    with _rows(options.out, place, options.backend, device) as rows:
+        start_groups(options.backend, place, device, options.timeout)
+        probe(
+            attempts()[options.probe :],
+            rank=place.rank,
+            world_size=place.world_size,
+            device=device,
+            write=lambda row: rows.write(_row(row)),
+        )
+        rows.end()
+    dist.destroy_process_group()
+
+
+def _capabilities(options: argparse.Namespace, plan: Plan, place: Place, device: torch.device) -> Capabilities:
+    """As probed before in processes that might crash; else tried here, without what is known to crash."""
+    if options.capabilities is not None:
+        return load_document(Capabilities, options.capabilities)
+    safe = [attempt for attempt in attempts() if attempt.shape == "1-D"]
+    rows = probe(safe, rank=place.rank, world_size=place.world_size, device=device, write=lambda _: None)
+    return Capabilities(
+        backend=plan.backend, world_size=place.world_size, torch=str(torch.__version__), rows=tuple(rows)
+    )
+
+
+def _rows(out: Path, place: Place, backend: Backend, device: torch.device) -> RowWriter:
+    return RowWriter(rank_file(out, place.rank), start=_row(describe(backend, place, device, os.environ)))
+
+
+def _row(record: RankInfo | Observation | Attempt | Capability) -> dict[str, object]:
+    row = encode(record)
+    assert isinstance(row, dict)
+    return row
+
+
+if __name__ == "__main__":
+    with contextlib.suppress(BrokenPipeError):
+        sys.exit(main())
