@@ -17,7 +17,7 @@ from rsag.programs.program import any_numel
 from rsag.records.proof import Contract
 from rsag.reduction import ReduceOp
 
-Body = Callable[[Recorder, View], "View | None"]
+Body = Callable[[Recorder, View], object]
 Value = dict[str, "int | Fraction"]
 
 
@@ -31,11 +31,11 @@ def programs(
     consumes: bool = False,
     symmetric: bool = False,
 ) -> tuple[Program, ...]:
-    """Every rank's program of `body`, which returns the result, or None for its input."""
+    """Every rank's program of `body`; where it returns no view, the result is its input."""
 
     def run(m: Recorder, full: View, _: str) -> View:
         result = body(m, full)
-        return full if result is None else result
+        return result if isinstance(result, View) else full
 
     composition = Composition(
         name="small",

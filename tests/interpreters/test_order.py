@@ -100,8 +100,10 @@ def test_data_from_everybody_orders_everybody(call: Between) -> None:
         (lambda m, full: m.broadcast(full, root=0), (None, Contract.ORDER)),
         (lambda m, full: m.broadcast(full, root=1), (Contract.ORDER, None)),
         (lambda m, full: m.reduce(full, "sum", root=0), (Contract.ORDER, None)),
-        (lambda m, full: m.sendrecv(None, None, full, 1) if m.rank == 0 else m.sendrecv(full, 0, None, None),)
-        + ((None, Contract.ORDER),),
+        (
+            lambda m, full: m.sendrecv(*((full, 0, None, None) if m.rank else (None, None, full, 1))),
+            (None, Contract.ORDER),
+        ),
     ],
     ids=["broadcast from 0", "broadcast from 1", "reduce to 0", "0 sends to 1"],
 )
@@ -177,8 +179,15 @@ def test_blocking_calls_of_one_rank_are_in_order() -> None:
         (lambda m, full, out: m.release(out), Contract.ORDER),
         (lambda m, full, out: m.all_reduce(out, "sum"), Contract.ORDER),
     ],
-    ids=["input read", "input written", "input released", "output read", "output written", "output released"]
-    + ["output sent on"],
+    ids=[
+        "input read",
+        "input written",
+        "input released",
+        "output read",
+        "output written",
+        "output released",
+        "output sent on",
+    ],
 )
 def test_what_a_started_call_uses_is_its_own_until_the_wait(
     use: Callable[[Recorder, View, View], object], expected: Contract | None

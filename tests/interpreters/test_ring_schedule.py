@@ -60,27 +60,27 @@ def test_four_ranks_in_ncclss_order() -> None:
     steps = schedule_of(ring.ALL_REDUCE, 4).steps
 
     assert [
+        (step.step, step.phase, row.sends, row.receives, row.word, row.holds[row.receives])
+        for step in steps
+        for row in step.ranks[:1]
+    ] == [
         (1, Phase.REDUCE_SCATTER, 3, 2, "recv-reduce-send", (0, 3)),
         (2, Phase.REDUCE_SCATTER, 2, 1, "recv-reduce-send", (0, 2, 3)),
         (3, Phase.REDUCE_SCATTER, 1, 0, "recv-reduce-copy-send", (0, 1, 2, 3)),
         (4, Phase.ALL_GATHER, 0, 3, "recv-copy-send", (0, 1, 2, 3)),
         (5, Phase.ALL_GATHER, 3, 2, "recv-copy-send", (0, 1, 2, 3)),
         (6, Phase.ALL_GATHER, 2, 1, "recv", (0, 1, 2, 3)),
-    ] == [
-        (step.step, step.phase, row.sends, row.receives, row.word, row.holds[row.receives])
-        for step in steps
-        for row in step.ranks[:1]
     ]
 
 
 def test_before_the_first_step_a_rank_holds_its_own_contribution_only() -> None:
-    assert ({0: (0,), 1: (0,)}, {0: (1,), 1: (1,)}) == schedule_of(ring.ALL_REDUCE, 2).initial
-    assert ({0: (0,)}, {1: (1,)}) == schedule_of(ring.ALL_GATHER, 2).initial
+    assert schedule_of(ring.ALL_REDUCE, 2).initial == ({0: (0,), 1: (0,)}, {0: (1,), 1: (1,)})
+    assert schedule_of(ring.ALL_GATHER, 2).initial == ({0: (0,)}, {1: (1,)})
 
 
 def test_the_opening_word_copies_only_where_the_output_is_apart() -> None:
-    assert ("copy-send",) * 3 == schedule_of(ring.ALL_GATHER, 3).opening
-    assert ("send",) * 3 == schedule_of(ring.ALL_GATHER_IN_PLACE, 3).opening
+    assert schedule_of(ring.ALL_GATHER, 3).opening == ("copy-send",) * 3
+    assert schedule_of(ring.ALL_GATHER_IN_PLACE, 3).opening == ("send",) * 3
 
 
 @pytest.mark.parametrize(
@@ -92,7 +92,7 @@ def test_in_place_is_read_off_the_buffers(composition: Composition, in_place: bo
 
 
 def test_chunks_are_ranges_of_the_full_payload() -> None:
-    assert ((0, 5), (5, 10), (10, 15)) == schedule_of(ring.ALL_GATHER, 3).chunks
+    assert schedule_of(ring.ALL_GATHER, 3).chunks == ((0, 5), (5, 10), (10, 15))
 
 
 def test_one_rank_moves_nothing() -> None:
@@ -133,10 +133,16 @@ def forwards_what_is_not_there(m: Recorder, full: View, op: str) -> View:
     return full
 
 
+def starts_from_zero(m: Recorder, full: View, op: str) -> View:
+    m.fill(full, 0)
+    return ring.all_reduce(m, full, op)
+
+
 @pytest.mark.parametrize(
     ("run", "why"),
     [
         (native.all_reduce, "other collectives"),
+        (starts_from_zero, "other work"),
         (half_a_chunk, "other than whole chunks"),
         (mistaken_source, "does not expect"),
         (one_leaves_early, "different numbers of steps"),

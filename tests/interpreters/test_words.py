@@ -81,7 +81,7 @@ def test_what_did_not_just_arrive_is_sent_by_a_word_of_its_own() -> None:
     shift = Composition(name="shift", run=shift_own, summary="")
     program = record(shift, rank=0, world_size=2, numel=2, op=ReduceOp.SUM)
 
-    assert ["send", "recv", "send", "recv-reduce-copy"] == [word.name for word in words(program)]
+    assert [word.name for word in words(program)] == ["send", "recv", "send", "recv-reduce-copy"]
 
 
 def overwritten_at_the_end(m: Recorder, full: View, op: str) -> View:
@@ -97,15 +97,15 @@ def test_what_is_overwritten_later_was_not_copied() -> None:
     composition = Composition(name="overwritten", run=overwritten_at_the_end, summary="")
     program = record(composition, rank=0, world_size=2, numel=2, op=ReduceOp.SUM)
 
-    assert "recv-reduce" == words(program)[1].name
+    assert words(program)[1].name == "recv-reduce"
 
 
 def test_nothing_is_said_where_no_element_moves() -> None:
-    assert {} == count_words(record(ring.ALL_REDUCE, rank=0, world_size=4, numel=0, op=ReduceOp.SUM))
+    assert count_words(record(ring.ALL_REDUCE, rank=0, world_size=4, numel=0, op=ReduceOp.SUM)) == {}
 
 
 @pytest.mark.parametrize(
     "composition", [c for c in COMPOSITIONS if not c.name.startswith("ring_")], ids=lambda composition: composition.name
 )
 def test_compositions_of_collectives_say_nothing(composition: Composition) -> None:
-    assert () == words(record(composition, rank=1, world_size=2, numel=4, op=ReduceOp.SUM))
+    assert words(record(composition, rank=1, world_size=2, numel=4, op=ReduceOp.SUM)) == ()

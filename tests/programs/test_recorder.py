@@ -131,6 +131,12 @@ def test_the_result_cannot_be_a_peer_s_memory() -> None:
     refused("result lies in a peer's memory", lambda m, full: m.peer(full, 1), symmetric=True)
 
 
+def test_the_result_is_a_view() -> None:
+    composition = Composition(name="small", run=lambda m, full, op: None, summary="")  # type: ignore[arg-type, return-value]
+    with pytest.raises(ProgramError, match="returns the view"):
+        record(composition, rank=0, world_size=1, numel=1, op=ReduceOp.SUM)
+
+
 def test_in_place_means_that_the_result_is_the_input() -> None:
     refused("in place, yet the result is elsewhere", lambda m, full: m.allocate(4), in_place=True)
 

@@ -6,6 +6,7 @@ fault shows, and shows as predicted.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
@@ -26,6 +27,8 @@ CHAPTER = (
 
 FLOAT_SUM = "float-sum-within-bound-not-bitwise"
 LEAST_DIFFERING = 0.01
+
+_LOG_PREFIX = re.compile(r"^\[rank\d+\]:\[[^\]]*\]\s*")  # torch puts its own log's prefix into some messages
 
 
 @dataclass(frozen=True, slots=True)
@@ -119,7 +122,8 @@ def _padding(plan: Plan, rank: int, seen: Observation) -> Judgement:
 def _no_padding(plan: Plan, rank: int, seen: Observation) -> Judgement:  # noqa: ARG001 - the same on every rank
     want = chapter_sum(plan.world_size, plan.contracts.exact_numel)
     shard = seen.values["shard"]
-    text = f"{seen.facts.get('exception', 'nothing raised')}: {seen.facts.get('text', '')}".rstrip(": ")
+    text = _LOG_PREFIX.sub("", str(seen.facts.get("text", "")))
+    text = f"{seen.facts.get('exception', 'nothing raised')}: {text}".rstrip(": ")
     expected = "the backend's size check, output untouched, next AllReduce right"
     if not seen.facts["raised"]:
         return Judgement(FAIL, expected, text, f"{seen.facts['input']} elements went into {plan.world_size} shards")

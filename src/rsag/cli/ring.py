@@ -116,7 +116,8 @@ def _lines(schedule: RingSchedule) -> Iterable[str]:
         return
     yield ""
     yield "A word begins with what arrives in its step and ends with what the next step"
-    yield f"sends; before the first step each rank opens with {schedule.opening[0]}."
+    yield f"sends; before the first step each rank opens with {schedule.opening[0]}. The last column"
+    yield "lists whose contributions are then in the chunk that arrived."
     if schedule.world_size > MAX_ROWS_PER_STEP:
         yield f"Rank 0 only, for there are more than {MAX_ROWS_PER_STEP} ranks."
     yield from _table(schedule)

@@ -150,5 +150,3 @@ class _NoValues:
 
     def why_unreadable(self, _: machine.Cells) -> None:
         return None
-
-

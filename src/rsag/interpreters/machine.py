@@ -324,7 +324,7 @@ class _Machine:
             if out is None or cells is None:
                 continue
             self._write(out, cells)
-            if step.kind is Kind.REDUCE_SCATTER and len(group) == len(self.programs):
+            if step.kind is Kind.REDUCE_SCATTER and 1 < len(group) == len(self.programs):
                 self.outcome.shards.append(ShardState(rank, cells, call.members[rank][0].site))
 
     def _received(self, step: Start, group: tuple[int, ...], sent: list[Cells]) -> list[Cells | None]:

@@ -196,6 +196,9 @@ def _sides(program: Program, q: int) -> list[_Side]:
     steps = sendrecvs(program)
     if len(steps) != sum(isinstance(step, Start) for step in program.code):
         raise _no_ring(program, "it issues other collectives")
+    for step in program.code:
+        if isinstance(step, Local) and (step.kind not in (LocalKind.COPY, LocalKind.COMBINE) or len(step.dst) != q):
+            raise _no_ring(program, f"rank {program.rank} does other work than on whole chunks at {step.site}")
     ends = [position for position, _ in steps[1:]] + [len(program.code)]
     sides = []
     for (position, start), end in zip(steps, ends):

@@ -95,6 +95,8 @@ def record(composition: Composition, *, rank: int, world_size: int, numel: int, 
     if not composition.consumes:
         tape.borrowed = full.buffer
     result = composition.run(Recorder(tape, range(world_size)), full, op.value)
+    if not isinstance(result, View):
+        raise ProgramError("a composition returns the view that holds its result", got=repr(result))
     if result.rank != rank:
         raise ProgramError("the result lies in a peer's memory", got=f"rank {result.rank}'s", expected="one's own")
     if composition.in_place and result != (place := _place(composition.target, full, rank, world_size)):

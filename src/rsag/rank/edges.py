@@ -114,7 +114,7 @@ def _observe_layout(context: Context, name: str, make: Callable[[Tensor], Tensor
 
 def _observe_shared_elements(context: Context) -> Observation:
     """An expanded tensor has several elements in one number: no collective can write it, so it must be refused."""
-    tensor = torch.zeros(1, dtype=torch.int64, device=context.device).expand(context.world_size)
+    tensor = torch.zeros(1, dtype=torch.int64, device=context.device).expand(2)
     programs = record_all(find("all_reduce"), world_size=context.world_size, numel=tensor.numel(), op=ReduceOp.SUM)
     refused = ""
     try:

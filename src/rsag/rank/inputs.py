@@ -20,7 +20,7 @@ def contribution(op: ReduceOp, dtype: DType, world_size: int, rank: int, element
     """What `rank` contributes at `element`; of a complex number the real part."""
     limit = dtype.largest_exact_int
     if dtype.family is Family.BOOL:
-        return int((rank + element) % 3 == 0)
+        return int(element % 4 == 0 or (rank + element) % 3 == 0)  # at every fourth element all ranks are true
     if op is ReduceOp.PRODUCT:
         return 2 if rank < 5 and (rank + element) % 2 else 1
     if op in (ReduceOp.SUM, ReduceOp.AVG):

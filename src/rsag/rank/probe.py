@@ -62,7 +62,7 @@ def _try(attempt: Attempt, rank: int, world_size: int, device: torch.device) -> 
     try:
         wrong, first = _call(attempt, rank, world_size, device)
         if wrong:
-            ability, reason = Ability.WRONG, first
+            ability, reason = Ability.WRONG, f"ends with wrong values: {first}"
     except Exception as error:  # noqa: BLE001 - whatever the backend raises is what we are here to see
         text = str(error).strip().splitlines() or [""]
         ability, reason = Ability.REFUSED, f"{type(error).__name__}: {text[0]}"

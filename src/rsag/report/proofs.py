@@ -20,15 +20,18 @@ _PROOF_MARK = {
 def proof_table(proofs: Proofs) -> Table:
     """One line per composition: worlds, and both contracts over all operators asked for."""
     table = plain_table()
-    for name, justify in (("composition", "left"), ("reaches", "left"), ("worlds", "right")):
-        table.add_column(name, justify=justify, no_wrap=True)  # type: ignore[arg-type]
-    table.add_column("full result", no_wrap=True)
-    table.add_column("shard is a state", no_wrap=True)
+    table.add_column("composition", min_width=30)
+    table.add_column("worlds", min_width=6, justify="right")
+    table.add_column("full result", min_width=12)
+    table.add_column("shard is a state", min_width=10)
+    target = None
     for name in dict.fromkeys(row.composition for row in proofs.rows):
         rows = [row for row in proofs.rows if row.composition == name]
+        if rows[0].target is not target:
+            target = rows[0].target
+            table.add_row(Text(f"reaching {target.value}", style="bold"))
         table.add_row(
-            name,
-            rows[0].target.value,
+            f"  {name}",
             f"{sum(row.num_worlds for row in rows):,}",
             _over_operators((row.op.value, row.result) for row in rows),
             _over_operators((row.op.value, row.shard) for row in rows),
@@ -72,12 +75,12 @@ def describe(refutation: Refutation) -> str:
 def mutation_table(score: MutationScore) -> Table:
     """One line per planted fault: the contract it breaks, and which oracle sees it."""
     table = plain_table()
-    table.add_column("planted fault", no_wrap=True)
-    table.add_column("breaks", no_wrap=True)
+    table.add_column("planted fault", min_width=31)
+    table.add_column("breaks", min_width=9)
     oracles = list(score.rows[0].oracles) if score.rows else []
     for oracle in oracles:
-        table.add_column(oracle, max_width=16)
-    table.add_column("as named", no_wrap=True)
+        table.add_column(oracle, min_width=8, max_width=12)
+    table.add_column("judged", min_width=6)
     for row in score.rows:
         marks = [_kill_mark(row.oracles[oracle], wrong=row.breaks is not None) for oracle in oracles]
         named = Text(*MARKS["good"]) if row.as_named else Text(*MARKS["bad"])

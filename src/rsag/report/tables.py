@@ -16,7 +16,7 @@ MARKS: dict[str, tuple[str, str]] = {
 
 
 def plain_table() -> Table:
-    return Table(box=SIMPLE_HEAD, pad_edge=False, show_edge=False, header_style="bold")
+    return Table(box=SIMPLE_HEAD, pad_edge=False, show_edge=False, header_style="bold", collapse_padding=True)
 
 
 def console(*, stderr: bool = False) -> Console:
