@@ -1,10 +1,11 @@
 """Programs run under one random schedule, element by element: the second opinion on what the machine says of all schedules.
 
-It shares no code with the machine. Every element of every operation is a task of its own; tasks of all ranks that may run
-are run in random order. A local operation reads and writes an element at once. A collective reads each element of a rank's
-input once, some time after the rank's call begins, and writes an element of an output some time after the last read that it
-depends on. A rank's calls begin one after the other. Released memory holds rubbish, and so does all memory of a rank that
-has returned, from some time on.
+It shares no code with the machine. Every element of every operation is a task of its own, and tasks run in random order.
+A rank starts when its caller has written the input. A local operation reads and writes an element at once. A collective
+reads each element of a rank's input once, some time after the rank's call begins, and writes an element of the output
+some time after the reads that it depends on. In half of the schedules a rank's calls run one after the other, as on a
+GPU; in the others all that are started run at once, as Gloo's threads may. Released memory holds rubbish, and so does,
+sooner or later, all memory of a rank that has returned.
 """
 
 from __future__ import annotations
@@ -48,6 +49,7 @@ class AnySchedule:
 
     def __init__(self, programs: Sequence[Program], inputs: Callable[[int, int], Number], seed: int) -> None:
         self.programs, self.random = programs, random.Random(seed)
+        self.one_at_a_time = self.random.random() < 0.5
         self.memory: list[dict[int, list[Number]]] = [{} for _ in programs]
         self.position = [0 for _ in programs]
         self.tasks: list[Task] = []
@@ -58,8 +60,7 @@ class AnySchedule:
         self.meetings: dict[object, Meeting] = {}
         self.results: dict[int, list[Number]] = {}
         for program in programs:
-            cells = [inputs(program.rank, element) for element in range(len(program.input))]
-            self.memory[program.rank][program.input.buffer] = cells
+            self._lend(program, inputs)
 
     def run(self) -> list[list[Number]]:
         ranks = [program.rank for program in self.programs]
@@ -78,6 +79,19 @@ class AnySchedule:
         if len(self.results) < len(ranks):
             raise Hang
         return [self.results[rank] for rank in ranks]
+
+    def _lend(self, program: Program, inputs: Callable[[int, int], Number]) -> None:
+        """The caller writes the input, of an all_gather in place the own slice."""
+        rank, view = program.rank, program.input
+        self.memory[rank][view.buffer] = [RUBBISH] * len(view)
+        if program.target is Kind.ALL_GATHER and program.in_place:
+            q = len(view) // program.world_size
+            view = view[rank * q : (rank + 1) * q]
+        self.blocked[rank] = [
+            Task(lambda: True, lambda index=index: self._put(view, index, inputs(rank, index)))  # type: ignore[misc]
+            for index in range(len(view))
+        ]
+        self.tasks += self.blocked[rank]
 
     # ------------------------------------------------------------------------------------------------- one rank's line
 
@@ -153,7 +167,7 @@ class AnySchedule:
         before = self.last_call[rank]
 
         def begins() -> bool:
-            return all(task.done for task in before)
+            return not self.one_at_a_time or all(task.done for task in before)
 
         if step.kind is Kind.SENDRECV:
             tasks = self._message(rank, step, begins)

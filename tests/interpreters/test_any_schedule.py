@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import pytest
 from any_schedule import AnySchedule, Hang
 from hypothesis import event, given, settings
@@ -35,7 +33,7 @@ step = st.tuples(
     st.sampled_from(
         ["barrier"] * 4
         + ["fill", "copy", "peer", "combine", "all_reduce", "scatter", "gather", "broadcast", "sendrecv", "one way"]
-        + ["wait", "wait", "pair", "split"]
+        + ["wait", "wait", "pair", "split", "reversed", "renew"]
     ),
     st.integers(0, 2),
     st.integers(0, 2),
@@ -80,6 +78,12 @@ def random_step(m: Recorder, buffers: list[View], pending: list[int], drawn: Ste
         m.sub([rank for rank in range(m.world) if rank != second]).all_reduce(mine, op)
     elif what == "split" and m.rank != second:
         m.sub([rank for rank in range(m.world) if rank != second]).barrier()
+    elif what == "reversed":
+        token = m.sub(range(m.world)[::-1]).all_reduce(here, op, start=start)
+    elif what == "renew" and first > 0:
+        buffers[first] = m.allocate(NUMEL, symmetric=True)
+        m.copy(buffers[first], here)
+        m.release(here)
     elif what == "wait" and pending:
         m.wait(pending.pop(second % len(pending)))
     if token is not None:
@@ -102,7 +106,7 @@ def from_steps(steps: list[Step]) -> Composition:
     return Composition(name="random", run=run, summary="", symmetric=True, multiple_of=any_numel)
 
 
-@settings(max_examples=300)
+@settings(max_examples=400)
 @given(st.lists(step, min_size=1, max_size=8), st.sampled_from([ReduceOp.SUM, ReduceOp.MAX]), st.integers(0, 2**32))
 def test_without_a_race_every_schedule_gives_the_machine_s_values(steps: list[Step], op: ReduceOp, seed: int) -> None:
     programs = record_all(from_steps(steps), world_size=N, numel=NUMEL, op=op)
@@ -124,24 +128,19 @@ def test_every_composition_gives_its_values_under_every_schedule(composition: Co
     programs = record_all(composition, world_size=N, numel=numel, op=ReduceOp.SUM)
     outcome = machine.run(programs, Exact(ReduceOp.SUM, code))
     expected = [outcome.read(program.result) for program in programs]
-    if composition.name == "all_gather_in_place" or composition.name == "ring_all_gather_in_place":
-        q = numel // N  # the schedule writes whole inputs; the own slice is all that counts
-        inputs: Any = lambda rank, element: code(rank, element - rank * q)  # noqa: E731
-    else:
-        inputs = code
     for seed in range(10):
-        assert expected == AnySchedule(programs, inputs, seed).run()
+        assert expected == AnySchedule(programs, code, seed).run()
 
 
-RACY = [mutant for mutant in MUTANTS if mutant.breaks is Contract.ORDER and mutant.name != "output_on_a_neighbours_slice"]
+# NCCL leaves the overlap with a neighbour's slice undefined; a schedule that reads before it writes gets it right.
+RACY = [m for m in MUTANTS if m.breaks is Contract.ORDER and m.name != "output_on_a_neighbours_slice"]
 
 
 @pytest.mark.parametrize("mutant", RACY, ids=lambda mutant: mutant.name)
 def test_some_schedule_shows_the_fault_of_a_racy_mutant(mutant: Mutant) -> None:
     programs = record_all(mutant.composition, world_size=3, numel=3, op=mutant.op)
     expected = [[sum(code(rank, element) for rank in range(3)) for element in range(3)]] * 3
-    seen = [AnySchedule(programs, code, seed) for seed in range(300)]
-    assert any(expected != schedule.run() for schedule in seen)
+    assert any(expected != AnySchedule(programs, code, seed).run() for seed in range(300))
 
 
 def test_a_schedule_can_hang() -> None:
