@@ -1,11 +1,11 @@
-"""Programs run under one random schedule, element by element: the second opinion on what the machine says of all schedules.
+"""Programs run under one random schedule, element by element: a second opinion on what the machine says of all.
 
-It shares no code with the machine. Every element of every operation is a task of its own, and tasks run in random order.
-A rank starts when its caller has written the input. A local operation reads and writes an element at once. A collective
-reads each element of a rank's input once, some time after the rank's call begins, and writes an element of the output
-some time after the reads that it depends on. In half of the schedules a rank's calls run one after the other, as on a
-GPU; in the others all that are started run at once, as Gloo's threads may. Released memory holds rubbish, and so does,
-sooner or later, all memory of a rank that has returned.
+It shares no code with the machine. Every element of every operation is a task, and tasks run in random order. A rank
+starts when its caller has written the input. A local operation reads and writes an element at once. A collective reads
+each element of a rank's input once, some time after the rank's call begins, and writes an element of the output some
+time after the reads that it depends on. In half of the schedules a rank's calls run one after the other, as on a GPU;
+in the others all that are started run at once, as Gloo's threads may. Released memory holds rubbish, and so does, sooner
+or later, all memory of a rank that has returned.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ RUBBISH = -55_555_555
 NEUTRAL = {ReduceOp.SUM: 0, ReduceOp.MAX: -(1 << 62)}
 
 
-class Hang(Exception):
+class HangError(Exception):
     """No rank can go on."""
 
 
@@ -69,7 +69,8 @@ class AnySchedule:
             free = [rank for rank in ranks if rank not in self.results and self._free(rank)]
             if not ready and not free:
                 break
-            chosen = self.random.choice([*ready, *free])
+            choices: list[Task | int] = [*ready, *free]
+            chosen = self.random.choice(choices)
             if isinstance(chosen, Task):
                 chosen.done = True
                 chosen.do()
@@ -77,7 +78,7 @@ class AnySchedule:
             else:
                 self._step(chosen)
         if len(self.results) < len(ranks):
-            raise Hang
+            raise HangError
         return [self.results[rank] for rank in ranks]
 
     def _lend(self, program: Program, inputs: Callable[[int, int], Number]) -> None:

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from fractions import Fraction
+from typing import Any
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from rsag.interpreters.exact import RELEASED, UNWRITTEN, Exact, Number, fold
+from rsag.interpreters.machine import Algebra, Cells
 from rsag.interpreters.symbols import EMPTY, Symbols, as_cells
 from rsag.programs import IDENTITY
 from rsag.reduction import ReduceOp
@@ -139,8 +141,8 @@ def test_a_function_is_known_by_its_name_and_the_order_of_its_arguments() -> Non
 @pytest.mark.parametrize(("kind", "expected"), [("unwritten", "unwritten"), ("released", "released"), ("inputs", None)])
 def test_what_nobody_may_read(kind: str, expected: str | None) -> None:
     symbols = Symbols(ReduceOp.SUM)
-    rest = {"unwritten": symbols.unwritten, "released": symbols.released, "inputs": lambda n: symbols.inputs(1, n)}
-    assert expected == symbols.why_unreadable([*symbols.inputs(0, 1), *rest[kind](1)])
+    rest = {"unwritten": symbols.unwritten(1), "released": symbols.released(1), "inputs": symbols.inputs(1, 1)}
+    assert expected == symbols.why_unreadable([*symbols.inputs(0, 1), *rest[kind]])
 
 
 # --------------------------------------------------------------------------------------------- exact numbers
@@ -182,10 +184,10 @@ def test_equal_symbols_are_equal_numbers_and_different_ones_differ(data: st.Data
     symbols, exact = Symbols(op), Exact(op, lambda rank, _: codes[rank])
     shape = st.recursive(st.integers(0, 4), lambda inner: st.lists(inner, min_size=2, max_size=3), max_leaves=7)
 
-    def evaluate(algebra: Symbols | Exact, tree: object) -> list[int]:
+    def evaluate(algebra: Algebra, tree: int | list[Any]) -> Cells:
         if isinstance(tree, list):
-            return algebra.reduce(op, [evaluate(algebra, part) for part in tree])  # type: ignore[arg-type, return-value]
-        return algebra.inputs(tree, 1)  # type: ignore[arg-type, return-value]
+            return algebra.reduce(op, [evaluate(algebra, part) for part in tree])
+        return algebra.inputs(tree, 1)
 
     left, right = data.draw(shape), data.draw(shape)
     same_form = evaluate(symbols, left) == evaluate(symbols, right)

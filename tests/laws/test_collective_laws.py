@@ -75,7 +75,7 @@ def test_wire_bytes_are_those_of_the_ring(n: int, payload: int) -> None:
 @given(payloads, st.sampled_from(list(COLLECTIVES)))
 def test_nothing_moves_on_one_rank(payload: int, kind: Kind) -> None:
     promise = COLLECTIVES[kind]
-    assert (promise.steps(1), promise.wire_bytes(payload, 1)) == (0, 0)
+    assert 0 == promise.steps(1) == promise.wire_bytes(payload, 1)
 
 
 @given(world_sizes, payloads)

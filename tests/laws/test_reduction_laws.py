@@ -130,7 +130,7 @@ def test_sizes_gaps_and_exact_integers(dtype: DType, itemsize: int, eps: float |
 
 def test_float16_is_exact_up_to_its_largest_exact_int_and_not_beyond() -> None:
     def held(value: int) -> bool:
-        return struct.unpack("e", struct.pack("e", float(value)))[0] == value
+        return bool(struct.unpack("e", struct.pack("e", float(value)))[0] == value)
 
     largest = DType.FLOAT16.largest_exact_int
     assert (all(held(value) for value in range(largest + 1)), held(largest + 1)) == (True, False)

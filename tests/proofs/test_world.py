@@ -271,7 +271,7 @@ def test_shared_staging_that_is_still_read_when_its_owner_returns() -> None:
     assert prove(lambda m, full, op: run(m, full, op, last=True)).result is None
 
 
-# ------------------------------------------------------------------------------------------- does the prover need its parts
+# ---------------------------------------------------------------------------------- does the prover need its parts
 
 ORDER_MUTANTS = [mutant for mutant in MUTANTS if mutant.breaks is Contract.ORDER]
 NEED_THE_LOG = {
