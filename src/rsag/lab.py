@@ -2,37 +2,30 @@
 
 from __future__ import annotations
 
-import platform
-import sys
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
 
-from rsag import __version__
 from rsag.analyze.verdict import judge
-from rsag.compositions import COMPOSITIONS, find
+from rsag.compositions import COMPOSITIONS
 from rsag.launch import ForkServer, LaunchReport, Outcome, failure
 from rsag.launch.probing import probe_backend
-from rsag.programs import record_all
-from rsag.programs.document import dump_programs
+from rsag.plan import write_plan
 from rsag.proofs.prove import prove_all
 from rsag.proofs.scope import DEFAULT_NUMELS, DEFAULT_RANKS, Numels, parse_ranks
-from rsag.records.codec import decode, dump_document
-from rsag.records.jsonl import read_rows
+from rsag.records.codec import dump_document
+from rsag.records.describe import describe_run
 from rsag.records.plan import Experiment, Plan
-from rsag.records.run import RankInfo, Run, RunOutcome
-from rsag.records.rundir import CAPABILITIES, PLAN, PROGRAMS, PROOFS, RUN, VERDICT, rank_files
+from rsag.records.run import RunOutcome
+from rsag.records.rundir import CAPABILITIES, PLAN, PROOFS, RUN, VERDICT
 from rsag.records.verdict import Verdict
 from rsag.reduction import ReduceOp
 
 RANK_PROGRAM = "rsag.rank.__main__"
 PRELOAD = ("torch", "torch.distributed", RANK_PROGRAM)
 PROVED_OPS = (ReduceOp.SUM, ReduceOp.MAX, ReduceOp.PRODUCT)
-PROGRAM_ROWS = 5
-"""programs.json is recorded at this many elements per rank: small enough to be read, as in the chapter."""
-
 Say = Callable[[str], None]
 
 _OUTCOMES = {
@@ -78,18 +71,6 @@ def run_plan(plan: Plan, directory: Path, circumstances: Circumstances, say: Say
     return verdict
 
 
-def write_plan(plan: Plan, directory: Path) -> None:
-    """plan.json, and the programs it speaks of."""
-    dump_document(plan, directory / PLAN)
-    numel = PROGRAM_ROWS * plan.world_size
-    programs = [
-        program
-        for arm in plan.arms
-        for program in record_all(find(arm.composition), world_size=plan.world_size, numel=numel, op=ReduceOp.SUM)
-    ]
-    dump_programs(tuple(programs), directory / PROGRAMS)
-
-
 def _launch(plan: Plan, directory: Path, circumstances: Circumstances, say: Say) -> LaunchReport:
     began = time.perf_counter()
     say("starting torch")
@@ -106,39 +87,14 @@ def _launch(plan: Plan, directory: Path, circumstances: Circumstances, say: Say)
             out=directory,
             deadline_s=plan.deadline_s,
         )
-    dump_document(
-        describe_run(
-            directory,
-            circumstances,
-            launcher="local",
-            outcome=_OUTCOMES[report.outcome],
-            message=report.message,
-            seconds=time.perf_counter() - began,
-        ),
-        directory / RUN,
-    )
-    return report
-
-
-def describe_run(
-    directory: Path,
-    circumstances: Circumstances,
-    *,
-    launcher: str,
-    outcome: RunOutcome,
-    message: str,
-    seconds: float,
-) -> Run:
-    """run.json, from what the ranks said in their first lines."""
-    files = [read_rows(path) for _, path in rank_files(directory)]
-    return Run(
-        started_utc=circumstances.started_utc.strftime("%Y-%m-%dT%H:%M:%SZ"),
-        rsag_version=__version__,
-        launcher=launcher,
+    run = describe_run(
+        directory,
+        started_utc=circumstances.started_utc,
         command=circumstances.command,
-        platform=f"{platform.platform()}, Python {sys.version.split()[0]}",
-        outcome=outcome,
-        message=message,
-        seconds=round(seconds, 3),
-        ranks=tuple(decode(RankInfo, file.start, where=str(file.path)) for file in files),
+        launcher="local",
+        outcome=_OUTCOMES[report.outcome],
+        message=report.message,
+        seconds=time.perf_counter() - began,
     )
+    dump_document(run, directory / RUN)
+    return report

@@ -4,8 +4,8 @@ It shares no code with the machine. Every element of every operation is a task, 
 starts when its caller has written the input. A local operation reads and writes an element at once. A collective reads
 each element of a rank's input once, some time after the rank's call begins, and writes an element of the output some
 time after the reads that it depends on. In half of the schedules a rank's calls run one after the other, as on a GPU;
-in the others all that are started run at once, as Gloo's threads may. Released memory holds rubbish, and so does, sooner
-or later, all memory of a rank that has returned.
+in the others all that are started run at once, as Gloo's threads may. Released memory holds rubbish, and so does in
+the end all memory of a rank that has returned.
 """
 
 from __future__ import annotations

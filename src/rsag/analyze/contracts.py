@@ -1,7 +1,7 @@
 """Observations of contracts, judged: one row per contract and rank, in the order of the tables.
 
-Each judgement is made on values against a formula, never on "something was raised". A negative contract passes only when its planted
-fault shows, and shows as predicted.
+Each judgement is made on values against a formula, never on "something was raised". A negative contract passes only
+when its planted fault shows, and shows as predicted.
 """
 
 from __future__ import annotations

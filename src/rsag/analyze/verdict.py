@@ -18,7 +18,10 @@ DIRECT, DECOMPOSED = "all_reduce", "rs_ag_in_place"
 
 
 def judge(directory: Path) -> Verdict:
-    """Judge what is in `directory`. Raises RecordError for a file that cannot be read, UsageError where there is no run."""
+    """Judge what is in `directory`.
+
+    Raises RecordError for a file that cannot be read, UsageError where there is no run.
+    """
     plan = load_document(Plan, require_run_directory(directory) / PLAN)
     proofs = load_document(Proofs, directory / PROOFS) if (directory / PROOFS).exists() else None
     files = {rank: read_rows(path) for rank, path in rank_files(directory)}

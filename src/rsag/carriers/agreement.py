@@ -1,7 +1,7 @@
 """Ranks agree on what they are about to do before they do it.
 
-No layer below carries the reduction operator across ranks: SUM on one and PRODUCT on another passes silently on Gloo and NCCL alike, and
-different sizes crash or hang.
+No layer below carries the reduction operator across ranks: SUM on one and PRODUCT on another passes silently on Gloo
+and NCCL alike, and different sizes crash or hang.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ class Intent:
 
 
 def agree(intent: Intent, group: Any = None, device: torch.device | str = "cpu") -> None:
-    """Return when all ranks of `group` have the same `intent`; else raise AgreementError on every one of them, before any call.
+    """Return when all ranks of `group` have the same `intent`; else raise AgreementError on all, before any call.
 
     One gather of three integers; `device` is one that the group's backend carries.
     """

@@ -19,7 +19,7 @@ Call = Callable[[], object]
 
 
 class Calls:
-    """Makes zero-argument calls out of a program's instructions. `at` gives the tensor of a view, 1-D and contiguous."""
+    """Makes zero-argument calls out of a program's instructions. `at` gives a view's tensor, 1-D and contiguous."""
 
     def __init__(self, program: Program, groups: Groups, at: Callable[[View], Tensor], dtype: torch.dtype) -> None:
         self._program, self._groups, self._at, self._dtype = program, groups, at, dtype

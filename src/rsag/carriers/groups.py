@@ -17,8 +17,8 @@ Ranks = tuple[int, ...]
 class Groups:
     """Maps the ranks that programs speak of to process groups. Program rank i is the i-th rank of `base`.
 
-    Making one is collective over the default group: every rank gives the programs of *all* ranks, so that all subgroups are
-    known, and made, in one order everywhere. Close it, or each subgroup keeps its sockets.
+    Making one is collective over the default group: every rank gives the programs of *all* ranks, so that all subgroups
+    are known, and made, in one order everywhere. Close it, or each subgroup keeps its sockets.
     """
 
     def __init__(self, programs: Sequence[Program], base: Any = None, torch_api: TorchApi | None = None) -> None:

@@ -1,8 +1,8 @@
-"""The owning carrier: a program run once, with its buffers allocated and freed for real. What the library and the memory experiment use.
+"""The owning carrier: a program run once, with its buffers allocated and freed for real.
 
-Release means that the memory is given back, not that a name is dropped: the caller and the composition still hold the tensor, so its
-storage is shrunk to nothing. On a CUDA stream that is safe for what ran on the *current* stream, in whose order the allocator reuses it;
-work started beside it is waited for first, as the recorder demands.
+Release means that the memory is given back, not that a name is dropped: the caller and the composition still hold the
+tensor, so its storage is shrunk to nothing. On a CUDA stream that is safe for what ran on the *current* stream, in
+whose order the allocator reuses it; work started beside it is waited for first, as the recorder demands.
 """
 
 from __future__ import annotations
@@ -21,8 +21,9 @@ from rsag.programs import Alloc, Program, Release, View
 def run_owning(program: Program, tensor: Tensor, groups: Groups) -> Tensor:
     """Run `program` on `tensor` and return its result, 1-D.
 
-    A composition that consumes its input frees `tensor`'s memory; any other leaves it alive, changed where it works in place.
-    Raises UnsupportedError for a tensor that cannot be given to a collective, UsageError for one of another size.
+    A composition that consumes its input frees `tensor`'s memory; any other leaves it alive, changed where it works in
+    place. Raises UnsupportedError for a tensor that cannot be given to a collective, UsageError for one of another
+    size.
     """
     if program.rank != groups.rank:
         raise UsageError("another rank's program", got=program.rank, expected=groups.rank)

@@ -1,6 +1,7 @@
 """The pooled carrier: a program bound to tensors that are kept for good. What is timed and captured.
 
-When it runs, nothing is allocated, sliced, looked up or freed; its memory is therefore *not* the program's (see the owning carrier).
+When it runs, nothing is allocated, sliced, looked up or freed; its memory is therefore *not* the program's (see the
+owning carrier).
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Which tensors may be handed to a collective: one dimension, contiguous, of a dtype we carry.
 
-Backends do not refuse the rest, they fail on it: Gloo crashes on a 0-dim tensor in ReduceScatter and gives wrong numbers for a strided
-column in AllReduce (torch 2.13).
+Backends do not refuse the rest, they fail on it: Gloo crashes on a 0-dim tensor in ReduceScatter and gives wrong
+numbers for a strided column in AllReduce (torch 2.13).
 """
 
 from __future__ import annotations
@@ -31,8 +31,8 @@ class Flat:
 def flatten(tensor: Tensor) -> Flat:
     """`tensor` as 1-D and contiguous: a view where that is possible, else a copy.
 
-    Raises UnsupportedError for what no copy can mend: a dtype that no composition carries, a sparse or quantised layout, elements
-    that share memory (an expanded tensor), a tensor that requires grad outside no_grad.
+    Raises UnsupportedError for what no copy can mend: a dtype that no composition carries, a sparse or quantised
+    layout, elements that share memory (an expanded tensor), a tensor that requires grad outside no_grad.
     """
     dtype_name(tensor.dtype)
     if tensor.layout is not torch.strided or tensor.is_quantized:

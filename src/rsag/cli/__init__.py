@@ -1,6 +1,7 @@
 """The command line: one file per command, imported only when it is asked for.
 
-Standard output carries the answer and, with `--json`, one JSON document and nothing else; progress and errors go to standard error.
+Standard output carries the answer and, with `--json`, one JSON document and nothing else; progress and errors go to
+standard error.
 """
 
 from __future__ import annotations

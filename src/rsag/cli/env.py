@@ -31,8 +31,8 @@ TESTED_TORCH = {
 def command(backend: str | None, as_json: bool) -> int:
     """Say what this machine's backends can do, probed in child processes.
 
-    Each collective is called once per operator and dtype on two ranks that may crash; what came back is compared with an
-    exact oracle.
+    Each collective is called once per operator and dtype on two ranks that may crash; what came back is compared with
+    an exact oracle.
     """
     from rsag.cli.run import chosen_backend
     from rsag.launch.devices import count_gpus

@@ -23,7 +23,8 @@ from rsag.errors import ExitCode
 def command(compositions: tuple[str, ...], ranks: str, numel: str, op: str, mutants: bool, as_json: bool) -> int:
     """Prove compositions on symbols, or find the counterexample; needs no torch.
 
-    Without a COMPOSITION all of them. Exit code 1 if any is refuted; with --mutants, if any fault is not judged as named.
+    Without a COMPOSITION all of them. Exit code 1 if any is refuted; with --mutants, if any fault is not judged as
+    named.
     """
     if mutants:
         return _mutants(as_json)
@@ -67,7 +68,7 @@ def _mutants(as_json: bool) -> int:
         out = console()
         out.print(mutation_table(judged))
         out.print(
-            f"\nOn {judged.world_size} ranks. 'blind': the oracle passes a wrong composition. The first two oracles look at "
-            "the full result of one lucky schedule; a wrong shard state, a race or a lifetime is out of their sight."
+            f"\nOn {judged.world_size} ranks. 'blind': the oracle passes a wrong composition. The first two look at the "
+            "full result of one lucky schedule; a wrong shard state, a race or a lifetime is out of their sight."
         )
     return ExitCode.DONE if all(row.as_named for row in judged.rows) else ExitCode.REFUTED

@@ -26,11 +26,11 @@ if TYPE_CHECKING:
 @click.option("--deadline", default="300s", show_default=True, help="Ends ranks that hang.")
 @click.option(
     "--runs", type=click.Path(path_type=Path), default=Path("runs"), show_default=True, help="Where run directories go."
-)  # noqa: E501
+)
 @click.option("--out", type=click.Path(path_type=Path), help="This run's directory, instead of a new one under --runs.")
 @click.option(
     "--save-plan", type=click.Path(path_type=Path), metavar="FILE", help="Write the plan, run nothing: for torchrun."
-)  # noqa: E501
+)
 @json_option
 def command(
     only: str | None,
@@ -57,7 +57,7 @@ def command(
 
     on = chosen_backend(backend)
     plan = make_plan(
-        world_size=_world_size(world_size, on),
+        world_size=_world_size(world_size, on, elsewhere=save_plan is not None),
         backend=on,
         experiments=_experiments(only),
         seed=seed,
@@ -124,14 +124,14 @@ def chosen_backend(name: str | None) -> Backend:
         raise unknown_name("backend", name, (backend.value for backend in Backend)) from None
 
 
-def _world_size(asked: int | None, backend: Backend) -> int:
+def _world_size(asked: int | None, backend: Backend, *, elsewhere: bool) -> int:
     from rsag.launch.devices import most_ranks
     from rsag.records.plan import Backend
 
     most, why = most_ranks(backend)
     if asked is None:
         return min(4, most)
-    if not 1 <= asked <= most:
+    if asked < 1 or (asked > most and not elsewhere):
         raise UsageError(
             f"this machine cannot start so many {backend.value} ranks"
             if asked > most

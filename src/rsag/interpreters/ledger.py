@@ -1,7 +1,7 @@
-"""What a composition costs, read off its programs before anything runs: calls, steps, wire bytes, memory by role over time.
+"""What a composition costs, read off its programs before anything runs: calls, steps, wire bytes, memory by role.
 
-Wire bytes are the ideal ring's, per rank; what peers read through each other's memory counts as received by the reader and sent by the
-owner. Memory is what the composition allocates and what the caller gave it, from allocation to release.
+Wire bytes are the ideal ring's, per rank; what peers read through each other's memory counts as received by the reader
+and sent by the owner. Memory is what the composition allocates and what the caller gave it, from allocation to release.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ class Moment:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RankLedger:
-    """One rank's costs. `calls` counts communication calls by kind; bytes may be fractions where the payload does not divide."""
+    """One rank's costs; `calls` counts by kind, bytes may be fractions where the payload does not divide."""
 
     rank: int
     calls: dict[Kind, int]

@@ -5,14 +5,18 @@ from __future__ import annotations
 import argparse
 import contextlib
 import os
+import shlex
 import sys
+import time
 from collections.abc import Callable, Sequence
+from datetime import datetime, timezone
 from pathlib import Path
 
 import torch
 import torch.distributed as dist
 
 from rsag.errors import RsagError
+from rsag.plan import write_plan
 from rsag.rank.chapter import observe_chapter
 from rsag.rank.collect import collect
 from rsag.rank.context import Context
@@ -21,12 +25,13 @@ from rsag.rank.matrix import observe_compositions, observe_operators
 from rsag.rank.probe import attempts, probe
 from rsag.rank.process import Place, choose_device, describe, start_groups
 from rsag.records.capability import Attempt, Capabilities, Capability
-from rsag.records.codec import encode, load_document
+from rsag.records.codec import dump_document, encode, load_document
 from rsag.records.contracts import Observation
+from rsag.records.describe import describe_run
 from rsag.records.jsonl import RowWriter
 from rsag.records.plan import Backend, Experiment, Plan
-from rsag.records.run import RankInfo
-from rsag.records.rundir import rank_file
+from rsag.records.run import RankInfo, RunOutcome
+from rsag.records.rundir import CAPABILITIES, RUN, rank_file
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -57,6 +62,7 @@ def _parser() -> argparse.ArgumentParser:
 
 def _run(options: argparse.Namespace, place: Place) -> None:
     plan = load_document(Plan, options.plan)
+    started, began = datetime.now(timezone.utc), time.perf_counter()
     options.out.mkdir(parents=True, exist_ok=True)
     device = choose_device(plan.backend, place)
     with _rows(options.out, place, plan.backend, device) as rows:
@@ -74,8 +80,21 @@ def _run(options: argparse.Namespace, place: Place) -> None:
             for observe in EXPERIMENTS.get(experiment, ()):
                 observe(context)
         rows.end()
-    if place.store is None:
+    if place.store is None:  # nobody waits for us to judge: leave rank 0 a whole run directory
         collect(options.out, place, control)
+        if place.rank == 0:
+            write_plan(plan, options.out)
+            dump_document(context.capabilities, options.out / CAPABILITIES)
+            run = describe_run(
+                options.out,
+                started_utc=started,
+                command=shlex.join(sys.argv),
+                launcher=place.launcher,
+                outcome=RunOutcome.COMPLETE,
+                message=f"all {place.world_size} ranks ended well",
+                seconds=time.perf_counter() - began,
+            )
+            dump_document(run, options.out / RUN)
     dist.destroy_process_group()
 
 

@@ -1,6 +1,7 @@
 """The chapter's contracts: what AllReduce = ReduceScatter + AllGather needs, and how each missing condition shows.
 
-They call torch.distributed directly and write down what they see; the judge decides, on another day if need be, from these values alone.
+They call torch.distributed directly and write down what they see; the judge decides, on another day if need be, from
+these values alone.
 """
 
 from __future__ import annotations
@@ -126,7 +127,7 @@ def _no_padding(context: Context) -> Observation:
 
 
 def _float_sum(context: Context) -> Observation:
-    """One AllReduce, the same in pieces, and ReduceScatter + AllGather, against a float64 sum over all ranks' inputs."""
+    """One AllReduce, the same in pieces, and ReduceScatter + AllGather, against a float64 sum of all inputs."""
     plan = context.plan.contracts
     numel = plan.float_numel // context.world_size * context.world_size
     inputs = [_random(context.plan.seed, rank, numel) for rank in range(context.world_size)]

@@ -1,4 +1,4 @@
-"""Under torchrun there is no shared file system to rely on: the ranks' rows travel over the group to rank 0's directory."""
+"""Under torchrun there is no shared file system to rely on: rows travel over the group to rank 0's directory."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
 """Position-coded inputs, exact in every dtype, and the oracle that reduces them without torch.
 
-A constant in every element cannot see a rotation, a stale buffer or a strided view; here every (rank, element) has a value of its own,
-small enough that no partial result rounds or overflows.
+A constant in every element cannot see a rotation, a stale buffer or a strided view; here every (rank, element) has a
+value of its own, small enough that no partial result rounds or overflows.
 """
 
 from __future__ import annotations
@@ -58,7 +58,7 @@ def oracle(op: ReduceOp, dtype: DType, world_size: int, numel: int) -> list[comp
 
 
 def count_wrong(got: Tensor, want: Sequence[complex], op: ReduceOp, dtype: DType, world_size: int) -> tuple[int, str]:
-    """How many elements differ from the oracle, and the first of them in words; an average may round, nothing else may."""
+    """How many elements differ from the oracle, and the first in words; an average may round, nothing else may."""
     wide = torch.complex128 if dtype.family is Family.COMPLEX else torch.float64
     wanted = torch.tensor(list(want), dtype=wide)
     found = got.detach().cpu()

@@ -1,6 +1,7 @@
 """What the backend can do, tried: each collective x operator x dtype once, in a process that may be sacrificed.
 
-Before each attempt a "trying" row is written, so that whoever reads the rows of a crashed process knows at what it crashed.
+Before each attempt a "trying" row is written, so that whoever reads the rows of a crashed process knows at what it
+crashed.
 """
 
 from __future__ import annotations

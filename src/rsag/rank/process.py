@@ -20,6 +20,14 @@ from rsag.records.run import RankInfo
 
 _PREFIXES = ("NCCL_", "GLOO_", "TORCH_", "CUDA_", "OMP_", "SLURM_", "OMPI_COMM_WORLD_", "PMI_")
 _NAMES = ("MASTER_ADDR", "MASTER_PORT", "TORCHELASTIC_RUN_ID", "PYTORCH_CUDA_ALLOC_CONF", "LD_PRELOAD")
+_LAUNCHERS = {
+    "RSAG_STORE": "local",
+    "TORCHELASTIC_RUN_ID": "torchrun",
+    "SLURM_PROCID": "srun",
+    "OMPI_COMM_WORLD_RANK": "mpirun",
+    "PMI_RANK": "mpirun",
+}
+"""By the variable that each sets, the first that is there."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,6 +38,7 @@ class Place:
     world_size: int
     local_rank: int
     store: str | None  # the local launcher's file store; None under another launcher, which set MASTER_ADDR
+    launcher: str = "local"
 
     @classmethod
     def from_environment(cls, environment: Mapping[str, str]) -> Place:
@@ -45,7 +54,8 @@ class Place:
                 do="start it with torchrun, srun or mpirun, or use rsag run",
             )
         local = _first_int(environment, locals_)
-        return cls(rank, size, rank if local is None else local, environment.get("RSAG_STORE"))
+        launcher = next((name for variable, name in _LAUNCHERS.items() if variable in environment), "another")
+        return cls(rank, size, rank if local is None else local, environment.get("RSAG_STORE"), launcher)
 
 
 def _first_int(environment: Mapping[str, str], names: tuple[str, ...]) -> int | None:
