@@ -117,9 +117,16 @@ def test_rank_names_sort_as_ranks_do() -> None:
 
 def test_rank_files_come_in_the_order_of_ranks(tmp_path: Path) -> None:
     for name in ("rank-10000.jsonl", "rank-9999.jsonl", "rank-0002.jsonl"):
-        (tmp_path / name).touch()
+        (tmp_path / name).write_text("{}\n")
     expected = [(rank, rank_file(tmp_path, rank)) for rank in (2, 9999, 10000)]
     assert expected == rank_files(tmp_path)
+
+
+def test_a_rank_that_left_no_whole_line_left_no_rows(tmp_path: Path) -> None:
+    rank_file(tmp_path, 0).touch()
+    rank_file(tmp_path, 1).write_text('{"kind": "sta')
+    rank_file(tmp_path, 2).write_text("{}\n{")
+    assert [(2, rank_file(tmp_path, 2))] == rank_files(tmp_path)
 
 
 def test_logs_and_strangers_are_no_rank_files(tmp_path: Path) -> None:

@@ -10,6 +10,7 @@ import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
+from rsag.errors import RecordError
 from rsag.layout import ShardLayout
 from rsag.records.contracts import ContractOutcome, ContractRow, Observation
 from rsag.records.plan import Plan
@@ -62,7 +63,12 @@ def _row(plan: Plan, contract: str, rank: int, observation: Observation | None) 
     elif observation.unsupported is not None:
         judgement = Judgement(UNSUPPORTED, "", "", observation.unsupported)
     else:
-        judgement = _judge_of(contract)(plan, rank, observation)
+        try:
+            judgement = _judge_of(contract)(plan, rank, observation)
+        except (KeyError, ValueError) as error:
+            raise RecordError(
+                f"rank {rank}: an observation of {contract} that no judge here can read", got=repr(error)
+            ) from error
     return ContractRow(
         contract=contract,
         rank=rank,

@@ -25,7 +25,7 @@ def judge(directory: Path) -> Verdict:
     plan = load_document(Plan, require_run_directory(directory) / PLAN)
     proofs = load_document(Proofs, directory / PROOFS) if (directory / PROOFS).exists() else None
     files = {rank: read_rows(path) for rank, path in rank_files(directory)}
-    problems = _problems(plan, files)
+    problems = _problems(plan, proofs, files)
     rows: tuple[ContractRow, ...] = ()
     if Experiment.CONTRACTS in plan.experiments:
         rows = judge_contracts(plan, {rank: _observations(file) for rank, file in files.items()})
@@ -57,10 +57,10 @@ def _observations(file: RankFile) -> list[Observation]:
     ]
 
 
-def _problems(plan: Plan, files: dict[int, RankFile]) -> list[str]:
-    """What keeps this run from being judged whole."""
+def _problems(plan: Plan, proofs: Proofs | None, files: dict[int, RankFile]) -> list[str]:
+    """What keeps this run from being judged whole. Under torchrun nothing is proved, whatever the plan says."""
     if Experiment.CONTRACTS not in plan.experiments:
-        return []
+        return [] if proofs is not None else [f"no {PROOFS}, and nothing else to judge by"]
     missing = [rank for rank in range(plan.world_size) if rank not in files]
     problems = [f"no records of rank {', '.join(map(str, missing))}"] if missing else []
     for rank, file in files.items():

@@ -27,15 +27,20 @@ class Groups:
         self.rank = self.base_ranks.index(dist.get_rank())
         whole = tuple(range(len(self.base_ranks)))
         self._groups: dict[Ranks, Any] = {whole: base}
-        wanted = sorted({step.group for program in programs for step in program.code if isinstance(step, Start)})
+        self._made: list[Any] = []
+        wanted = {step.group for program in programs for step in program.code if isinstance(step, Start)} - {whole}
         for ranks in wanted:
-            if ranks[-1] >= len(whole) or max(ranks) >= len(whole):
+            if max(ranks) >= len(whole):
                 raise UsageError(
                     "a program for more ranks than the group has", got=ranks, expected=f"{len(whole)} ranks"
                 )
-            if ranks not in self._groups:
+        try:
+            for ranks in sorted(wanted):
                 self._groups[ranks] = self.api.new_group([self.global_rank(rank) for rank in ranks])
-        self._made = [group for ranks, group in self._groups.items() if ranks != whole]
+                self._made.append(self._groups[ranks])
+        except BaseException:
+            self.close()
+            raise
 
     def group(self, ranks: Ranks) -> Any:
         """The process group of these program ranks; the default group is None, as torch wants it."""

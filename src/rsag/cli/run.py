@@ -64,7 +64,10 @@ def command(
         deadline_s=parse_seconds(deadline),
     )
     if save_plan is not None:
-        save_plan.parent.mkdir(parents=True, exist_ok=True)
+        try:
+            save_plan.parent.mkdir(parents=True, exist_ok=True)
+        except OSError as error:
+            raise UsageError(f"{save_plan} cannot be written", got=error.strerror, do="name another path") from error
         dump_document(plan, save_plan)
         click.echo(
             f"{save_plan} written. On every host: torchrun --nproc-per-node={plan.world_size} -m rsag.rank "
@@ -128,10 +131,12 @@ def _world_size(asked: int | None, backend: Backend, *, elsewhere: bool) -> int:
     from rsag.launch.devices import most_ranks
     from rsag.records.plan import Backend
 
+    if elsewhere and asked is not None:
+        return asked
     most, why = most_ranks(backend)
     if asked is None:
         return min(4, most)
-    if asked < 1 or (asked > most and not elsewhere):
+    if not 1 <= asked <= most:
         raise UsageError(
             f"this machine cannot start so many {backend.value} ranks"
             if asked > most

@@ -7,6 +7,7 @@ import re
 from collections.abc import Mapping
 from pathlib import Path
 
+from rsag.errors import UsageError
 from rsag.records.plan import Backend
 from rsag.units import MIB, format_bytes
 
@@ -25,9 +26,11 @@ def count_gpus(environment: Mapping[str, str] = os.environ, devices: Path = Path
 
 
 def most_ranks(backend: Backend) -> tuple[int, str]:
-    """How many ranks can be started here, and what limits them."""
+    """How many ranks can be started here, and what limits them. Raises UsageError where there can be none."""
     if backend is Backend.NCCL:
         gpus = count_gpus()
+        if not gpus:
+            raise UsageError("NCCL has no ranks without GPUs", got="none here", do="use --backend gloo")
         return gpus, f"one per GPU, {gpus} here"
     free = available_bytes()
     return max(1, free // RANK_BYTES), f"{format_bytes(RANK_BYTES)} each of {format_bytes(free)} free memory"

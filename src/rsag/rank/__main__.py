@@ -15,7 +15,7 @@ from pathlib import Path
 import torch
 import torch.distributed as dist
 
-from rsag.errors import RsagError
+from rsag.errors import RsagError, UsageError
 from rsag.plan import write_plan
 from rsag.rank.chapter import observe_chapter
 from rsag.rank.collect import collect
@@ -62,6 +62,13 @@ def _parser() -> argparse.ArgumentParser:
 
 def _run(options: argparse.Namespace, place: Place) -> None:
     plan = load_document(Plan, options.plan)
+    if place.world_size != plan.world_size:
+        raise UsageError(
+            f"{options.plan} is for another number of ranks",
+            got=place.world_size,
+            expected=plan.world_size,
+            do=f"start {plan.world_size}, or write a plan with rsag run --save-plan FILE -n {place.world_size}",
+        )
     started, began = datetime.now(timezone.utc), time.perf_counter()
     options.out.mkdir(parents=True, exist_ok=True)
     device = choose_device(plan.backend, place)

@@ -66,9 +66,20 @@ def rank_log(directory: Path, rank: int) -> Path:
 
 
 def rank_files(directory: Path) -> list[tuple[int, Path]]:
-    """The ranks that left rows in `directory`, with their files, in the order of the ranks."""
+    """The ranks that left rows in `directory`, with their files, in the order of the ranks.
+
+    A file without one whole line is of a rank that was ended before it began, and left none.
+    """
     matches = [(_RANK_FILE.fullmatch(path.name), path) for path in directory.iterdir()]
-    return sorted((int(match[1]), path) for match, path in matches if match)
+    return sorted((int(match[1]), path) for match, path in matches if match and _has_a_line(path))
+
+
+def _has_a_line(path: Path) -> bool:
+    try:
+        with path.open("rb") as file:
+            return file.readline().endswith(b"\n")
+    except OSError:
+        return True  # whoever reads it says why it cannot be read
 
 
 def _name(started_utc: datetime) -> str:
