@@ -11,8 +11,6 @@ from __future__ import annotations
 
 import argparse
 import gc
-import os
-import platform
 import random
 import time
 import warnings
@@ -20,12 +18,12 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from math import comb
-from pathlib import Path
 from statistics import median
 from typing import Any
 
 import torch
 import torch.distributed as dist
+from environment import describe
 from torch import Tensor
 from torch.testing._internal.distributed.fake_pg import FakeStore
 
@@ -234,16 +232,6 @@ def measure(name: str, num_rounds: int, rng: random.Random) -> str:
     )
 
 
-def environment() -> str:
-    """torch, Python, processor and how busy it is, in one line."""
-    lines = Path("/proc/cpuinfo").read_text().splitlines() if Path("/proc/cpuinfo").exists() else []
-    model = next((line.split(":", 1)[1].strip() for line in lines if line.startswith("model name")), platform.machine())
-    return (
-        f"torch {torch.__version__}, Python {platform.python_version()}, {model} x {os.cpu_count()}, "
-        f"load {os.getloadavg()[0]:.1f}"
-    )
-
-
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--quick", action="store_true", help="a fifth of the rounds")
@@ -253,7 +241,7 @@ def main() -> None:
     warnings.simplefilter("ignore")  # some versions of torch warn on every call: a cost of theirs, in every arm
     dist.init_process_group("fake", store=FakeStore(), rank=RANK, world_size=WORLD_SIZE)
     print(f"Microseconds per collective call, {WORLD_SIZE} fake ranks, medians of {num_rounds} rounds")
-    print(environment())
+    print(describe())
     print(f"\n{'':<16}{'':>5}{'':>8}{'floor':>7}{'pooled':>8}{'95 % interval':>16}  {'promise:':<11}{'owning':>7}")
     print(
         f"{'':<16}{'calls':>5}{'bare':>8}{'+-':>7}{'adds':>8}{'of that':>16}  {f'<= {PROMISE_US:g} us':<11}{'adds':>7}"

@@ -1,0 +1,225 @@
+"""What the latency and wire experiments plan, record and conclude. Times are integers in nanoseconds."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from enum import Enum
+from typing import Literal
+
+from rsag.reduction import DType, ReduceOp
+from rsag.stats import Stop
+
+
+class Clock(str, Enum):
+    """What a time means. Rows of different clocks, or of different calls per timing, are never compared."""
+
+    CPU = "cpu"  # monotonic clock around one call, after a barrier
+    EAGER = "eager"  # CUDA events around back-to-back host calls, divided by their number
+    GRAPH = "graph"  # CUDA events around the replay of a graph of calls, divided by their number
+
+
+class Gate(str, Enum):
+    """The rule that accepts or refuses a ratio."""
+
+    ROUNDS = "rounds"  # exact signed-rank interval over rounds, at looks that are paid for
+    CV = "cv"  # the chapter's: a ratio of medians only where both coefficients of variation are at most 5 %
+
+
+class Order(str, Enum):
+    """How the arms of a cycle follow each other."""
+
+    BALANCED = "balanced"  # blocks of a seeded random permutation and its mirror image
+    ALTERNATING = "alternating"  # the chapter's: even cycles forwards, odd ones backwards
+
+
+class ArmRole(str, Enum):
+    """What an arm is in the comparison."""
+
+    DIRECT = "direct"  # the reference
+    CANDIDATE = "candidate"
+    CONTROL = "control"  # the direct arm a second time: a difference there is the harness's
+    NULL = "null"  # an empty call or graph: the clock's own cost
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TimedArm:
+    """One arm of every case. The composition of a NULL arm is empty."""
+
+    role: ArmRole
+    composition: str
+    buffers: str = "plain"
+    settings: dict[str, str] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Case:
+    """One question: `bytes` is the full logical payload M, `calls` the calls of one timing."""
+
+    bytes: int
+    dtype: DType
+    op: ReduceOp
+    clock: Clock
+    calls: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LatencyPlan:
+    """Cases x arms. `blocks` of two cycles make a round, after `warmup_blocks` that are recorded and not used.
+
+    `margin` is the equivalence margin as a ratio (0.01 is 1 %), None for no claim of equivalence. `max_rounds` is the budget: the
+    looks of `rsag.stats.LOOKS` up to it are made.
+    """
+
+    cases: tuple[Case, ...]
+    arms: tuple[TimedArm, ...]
+    blocks: int
+    warmup_blocks: int
+    max_rounds: int
+    gate: Gate
+    order: Order
+    margin: float | None
+    wire_cases: tuple[Case, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RoundRow:
+    """One rank's round of one case, written after it. `ns[arm][cycle]` is the time of one call.
+
+    `started_us[arm][cycle]` counts from the round's start on CLOCK_MONOTONIC; `wrong` are elements that differ from the oracle.
+    The order of arms is the plan's seed's: `rsag.stats.balanced_order`.
+    """
+
+    kind: Literal["round"] = "round"
+    case: int
+    round: int
+    start_ns: int
+    ns: tuple[tuple[int, ...], ...]
+    started_us: tuple[tuple[int, ...], ...]
+    wrong: tuple[int, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LookRow:
+    """What rank 0 decided at a look: per arm, in the order of the plan, why it was done with (None: not yet)."""
+
+    kind: Literal["look"] = "look"
+    case: int
+    rounds: int
+    stops: tuple[Stop | None, ...]
+    went_on: bool
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CaseEnd:
+    """Why a case was not measured at all."""
+
+    kind: Literal["case-end"] = "case-end"
+    case: int
+    reason: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WireRow:
+    """What one rank's counters say of `calls` calls: bytes sent and received per call, None where they cannot be read."""
+
+    kind: Literal["wire"] = "wire"
+    case: int
+    arm: int
+    calls: int
+    counter: str
+    sent_bytes: float | None
+    received_bytes: float | None
+    reason: str
+
+
+# ---------------------------------------------------------------------------------------------------- the verdict's rows
+
+
+class TimeOutcome(str, Enum):
+    FASTER = "faster"
+    SLOWER = "slower"
+    EQUIVALENT = "equivalent"
+    INCONCLUSIVE = "inconclusive"
+    INVALID = "invalid"
+
+
+class ReasonCode(str, Enum):
+    """Why an outcome is what it is."""
+
+    AA_DIFFERS = "aa-differs"  # two identical arms come out different: harness asymmetry
+    WRONG_RESULT = "wrong-result"
+    NO_RECORDS = "no-records"
+    BAD_TIMES = "bad-times"  # negative, zero or missing
+    DECISION_DIFFERS = "decision-differs"  # the judge does not come to the ranks' decision
+    TOO_FEW_ROUNDS = "too-few-rounds"
+    HOLDS_ONE = "holds-one"  # precise, and still no direction
+    SKEW = "skew"
+    DRIFT = "drift"
+    OUTLIERS = "outliers"
+    BIMODAL = "bimodal"
+    ORDER_EFFECT = "order-effect"
+    UNSTABLE_CV = "unstable-cv"
+    PROTOCOLS_DIFFER = "protocols-differ"
+    GLOO_REDUCE_SCATTER = "gloo-reduce-scatter"  # its ReduceScatter moves a whole AllReduce
+    ONE_LAUNCH = "one-launch"
+    NOT_MEASURED = "not-measured"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Reason:
+    code: ReasonCode
+    message: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LatencyRow:
+    """One arm of one case. `ratio` is over the direct arm, None where it was refused; `interval` is shown all the same.
+
+    `median_us` and the others describe per-cycle maxima over ranks; `min_median_us` the minima, so that the difference is skew.
+    `gbps` is M over the median, 10^9 bytes per second; `ring_gbps` the ring-equivalent bus bandwidth.
+    `cv_ratio` and `cv_outcome` are the chapter's rule on the same samples.
+    """
+
+    bytes: int
+    dtype: DType
+    op: ReduceOp
+    composition: str
+    role: ArmRole
+    buffers: str
+    settings: dict[str, str]
+    clock: Clock
+    calls: int
+    outcome: TimeOutcome | None
+    ratio: float | None
+    interval: tuple[float, float] | None
+    median_us: float
+    p95_us: float
+    p99_us: float
+    mean_us: float
+    cv: float
+    min_median_us: float
+    gbps: float
+    ring_gbps: float
+    rounds: int
+    stop: Stop | None
+    cv_ratio: float | None
+    reasons: tuple[Reason, ...]
+
+
+class PredictionOutcome(str, Enum):
+    AGREES = "agrees"
+    DIFFERS = "differs"
+    CANNOT_TELL = "cannot-tell"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WireVerdict:
+    """Bytes that one rank sent per call: the ledger's, times the protocol's factor where that is known, and the counter's."""
+
+    composition: str
+    rank: int
+    bytes: int
+    predicted_bytes: float
+    measured_bytes: float | None
+    outcome: PredictionOutcome
+    reasons: tuple[Reason, ...]

@@ -1,0 +1,208 @@
+"""The few statistics that ranks and judge share, in the standard library: both must come to the same decision.
+
+The unit is the *round* (fresh buffers, fresh captures); placement is then noise instead of bias. A case is looked at a few times fixed
+beforehand, and each look spends a part of the 5 %: no stopping rule whatever can exceed their sum (Bonferroni over looks).
+"""
+
+from __future__ import annotations
+
+import math
+import random
+from collections.abc import Sequence
+from dataclasses import dataclass
+from enum import Enum
+from functools import lru_cache
+from statistics import fmean, median, stdev
+
+
+@dataclass(frozen=True, slots=True)
+class Look:
+    """After so many rounds the data are looked at, at the price of this error."""
+
+    rounds: int
+    error: float
+
+
+LOOKS = (Look(12, 0.010), Look(20, 0.015), Look(40, 0.025))
+PRECISE = 0.02
+"""Half-width of a log-ratio's interval at which there is nothing more to learn."""
+
+
+@dataclass(frozen=True, slots=True)
+class Interval:
+    """Hodges-Lehmann estimate and exact signed-rank interval of a centre, on the log scale."""
+
+    estimate: float
+    low: float
+    high: float
+
+    @property
+    def half_width(self) -> float:
+        return (self.high - self.low) / 2
+
+
+# ------------------------------------------------------------------------------------------------------- signed rank
+
+
+@lru_cache(maxsize=256)
+def _ways(n: int) -> tuple[int, ...]:
+    """In how many of the 2^n sign patterns each value of the signed-rank sum comes up (Wilcoxon 1945)."""
+    ways = [1]
+    for rank in range(1, n + 1):
+        longer = ways + [0] * rank
+        for value, count in enumerate(ways):
+            longer[value + rank] += count
+        ways = longer
+    return tuple(ways)
+
+
+@lru_cache(maxsize=256)
+def num_dropped(n: int, error: float) -> int:
+    """Walsh averages to leave out on each side for a two-sided interval of n values with at most `error`."""
+    ways, limit = _ways(n), error / 2 * 2**n
+    below = dropped = 0
+    while dropped < len(ways) and below + ways[dropped] <= limit:
+        below += ways[dropped]
+        dropped += 1
+    return dropped
+
+
+def interval(values: Sequence[float], error: float) -> Interval:
+    """The exact interval for the centre of symmetry of `values` (Hodges & Lehmann 1963).
+
+    Infinite where so few values cannot support so small an error.
+    """
+    walsh = sorted((one + other) / 2 for index, one in enumerate(values) for other in values[: index + 1])
+    dropped = num_dropped(len(values), error)
+    if dropped == 0:
+        return Interval(median(walsh), -math.inf, math.inf)
+    return Interval(median(walsh), walsh[dropped - 1], walsh[-dropped])
+
+
+def signed_rank_p(values: Sequence[float]) -> float:
+    """Exact two-sided p-value for a centre of 0; zeros are left out, ties get their mean rank rounded down in evidence."""
+    nonzero = sorted((value for value in values if value), key=abs)
+    if not nonzero:
+        return 1.0
+    ranks = _mid_ranks([abs(value) for value in nonzero])
+    positive = sum(rank for rank, value in zip(ranks, nonzero) if value > 0)
+    total = len(nonzero) * (len(nonzero) + 1) / 2
+    smaller = math.ceil(min(positive, total - positive))
+    ways = _ways(len(nonzero))
+    return min(1.0, 2 * sum(ways[: smaller + 1]) / 2 ** len(nonzero))
+
+
+def _mid_ranks(sorted_values: Sequence[float]) -> list[float]:
+    ranks: list[float] = []
+    for value in sorted_values:
+        first = sorted_values.index(value) + 1
+        ranks.append(first + (sorted_values.count(value) - 1) / 2)
+    return ranks
+
+
+def hodges_lehmann(values: Sequence[float]) -> float:
+    """The median of all pairwise means: robust as a median, nearly as efficient as a mean."""
+    return median((one + other) / 2 for index, one in enumerate(values) for other in values[: index + 1])
+
+
+def holm(p_values: Sequence[float]) -> list[float]:
+    """Adjusted p-values that control the chance of any false finding among all of them (Holm 1979)."""
+    order = sorted(range(len(p_values)), key=lambda index: p_values[index])
+    adjusted = [1.0] * len(p_values)
+    running = 0.0
+    for place, index in enumerate(order):
+        running = max(running, min(1.0, (len(p_values) - place) * p_values[index]))
+        adjusted[index] = running
+    return adjusted
+
+
+# ------------------------------------------------------------------------------------------------------ blocks, rounds
+
+
+def balanced_order(num_arms: int, num_blocks: int, seed: int) -> tuple[tuple[int, ...], ...]:
+    """The order of arms in each cycle: a block is a random permutation and its mirror image.
+
+    Drift, autocorrelation and position then only flip a block's sign with the coin, whatever their shape.
+    """
+    coin = random.Random(seed)
+    cycles: list[tuple[int, ...]] = []
+    for _ in range(num_blocks):
+        arms = list(range(num_arms))
+        coin.shuffle(arms)
+        cycles += [tuple(arms), tuple(reversed(arms))]
+    return tuple(cycles)
+
+
+def round_value(reference: Sequence[float], other: Sequence[float]) -> float:
+    """One number for a round: the Hodges-Lehmann centre of its blocks' log-ratios of per-cycle maxima over ranks.
+
+    Cycles come in mirrored pairs, which are averaged first. Times in any unit, all above 0.
+    """
+    ratios = [math.log(b / a) for a, b in zip(reference, other)]
+    return hodges_lehmann([(first + second) / 2 for first, second in zip(ratios[0::2], ratios[1::2])])
+
+
+# --------------------------------------------------------------------------------------------------------- the decision
+
+
+class Stop(str, Enum):
+    """Why a case was not looked at again."""
+
+    DIRECTION = "direction"  # the interval excludes 1
+    EQUIVALENT = "equivalent"  # it lies inside the margin of the plan
+    PRECISE = "precise"  # it is within 2 % and still holds 1
+    BUDGET = "budget"  # the last look
+
+
+@dataclass(frozen=True, slots=True)
+class Decision:
+    """What a look at one arm against the reference came to; `stop` is None where there must be another look."""
+
+    rounds: int
+    interval: Interval
+    stop: Stop | None
+
+
+def decide(values: Sequence[float], margin: float | None, looks: Sequence[Look] = LOOKS) -> Decision:
+    """The decision on the rounds' values so far, as of the last look that they suffice for.
+
+    It stops at the first look whose interval excludes 0, or lies inside +-`margin` (log scale), or is precise.
+    """
+    decision: Decision | None = None
+    for look in looks:
+        if len(values) < look.rounds:
+            break
+        found = interval(values[: look.rounds], look.error)
+        decision = Decision(look.rounds, found, _why_stop(found, margin, last=look is looks[-1]))
+        if decision.stop is not None:
+            return decision
+    if decision is None:
+        return Decision(len(values), Interval(hodges_lehmann(values), -math.inf, math.inf), None)
+    return decision
+
+
+def _why_stop(found: Interval, margin: float | None, *, last: bool) -> Stop | None:
+    if margin is not None and -margin < found.low and found.high < margin:
+        return Stop.EQUIVALENT
+    if found.low > 0 or found.high < 0:
+        return Stop.DIRECTION
+    if found.half_width <= PRECISE:
+        return Stop.PRECISE
+    return Stop.BUDGET if last else None
+
+
+# --------------------------------------------------------------------------------------------------------- descriptions
+
+
+def quantile(values: Sequence[float], share: float) -> float:
+    """The quantile by linear interpolation between order statistics (Hyndman & Fan's type 7, numpy's default)."""
+    ordered = sorted(values)
+    position = share * (len(ordered) - 1)
+    below = math.floor(position)
+    above = min(below + 1, len(ordered) - 1)
+    return ordered[below] + (position - below) * (ordered[above] - ordered[below])
+
+
+def coefficient_of_variation(values: Sequence[float]) -> float:
+    """Standard deviation (n-1) over mean; 0 for a single value."""
+    return stdev(values) / fmean(values) if len(values) > 1 else 0.0
