@@ -22,8 +22,8 @@ from statistics import median
 from environment import describe
 
 RSAG = str(Path(sys.executable).with_name("rsag"))
-NOTHING, CLICK, TORCH = "python -c pass", 'python -c "import click"', 'python -c "import torch"'
-IMPORT, HELP, PROVE = 'python -c "import rsag"', "rsag --help", "rsag prove --json"
+NOTHING, CLICK, TORCH = "python -c pass", "python: import click", "python: import torch"
+IMPORT, HELP, PROVE = "python: import rsag", "rsag --help", "rsag prove --json"
 PROVE_40, CONTRACTS = "  the same, M in 1-40, sum and max", "rsag run --only contracts -n 4, Gloo"
 
 
@@ -130,7 +130,7 @@ def ratio(samples: Samples, above: str, below: str) -> str:
     ratios = [a.wall_s / b.wall_s for a, b in rounds if not a.failure and not b.failure]
     if not ratios:
         return f"{above} / {below}: no figure"
-    return f"{f'{above} / {below}':<62}{median(ratios):>6.2f} ({min(ratios):.1f} to {max(ratios):.1f})"
+    return f"{f'{above} / {below}':<59}{median(ratios):>6.2f} ({min(ratios):.1f} to {max(ratios):.1f})"
 
 
 def main() -> None:

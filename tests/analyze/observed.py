@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import functools
 from collections.abc import Sequence
 
 from rsag.plan import make_plan
@@ -12,6 +13,7 @@ from rsag.records.plan import Backend, Experiment, Plan
 TORCH_REFUSAL = "input tensor must be the same size as output size times world size"
 
 
+@functools.cache
 def plan_of(world_size: int, *experiments: Experiment) -> Plan:
     """The usual plan, of the contracts alone unless told otherwise."""
     return make_plan(world_size=world_size, backend=Backend.GLOO, experiments=experiments or (Experiment.CONTRACTS,))
@@ -69,7 +71,7 @@ def no_padding(plan: Plan) -> Observation:
         shard=[-7] * q,
         next=sums(plan.world_size, plan.contracts.exact_numel),
     )
-    facts = {"raised": True, "exception": "ValueError", "text": TORCH_REFUSAL}
+    facts: dict[str, str | bool] = {"raised": True, "exception": "ValueError", "text": TORCH_REFUSAL}
     return with_facts(seen, input=plan.contracts.padded_numel, output=q, **facts)
 
 

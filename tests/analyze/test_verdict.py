@@ -192,33 +192,32 @@ def test_a_rank_that_left_no_whole_line_is_missing(tmp_path: Path) -> None:
     assert reasons_of_invalid(directory)[0] == "no records of rank 2"
 
 
-@pytest.mark.parametrize("cut", [1, 20, 300])
-def test_a_truncated_rank_file_is_invalid_and_the_rank_named(tmp_path: Path, cut: int) -> None:
+@pytest.mark.parametrize(
+    ("cut", "problem"),
+    [(10, "line 8 is truncated: the rank was killed while writing it"), (15, "no end line: the rank was killed")],
+)
+def test_a_truncated_rank_file_is_invalid_and_the_rank_named(tmp_path: Path, cut: int, problem: str) -> None:
     directory = write_run(tmp_path)
-    content = rank_file(directory, 1).read_bytes()
-    rank_file(directory, 1).write_bytes(content[:-cut])
-    reasons = reasons_of_invalid(directory)
-    if cut == 1:  # the end line is whole but for its newline: nothing is lost
-        assert () == reasons
-    assert all(reason.startswith(("rank 1: ", FIRST_FAILING)) for reason in reasons)
+    whole = rank_file(directory, 1).read_bytes()
+    rank_file(directory, 1).write_bytes(whole[:-cut])
+    assert reasons_of_invalid(directory)[0].startswith(f"rank 1: {problem}")
 
 
-FIRST_FAILING = "float-sum-within-bound-not-bitwise fails on 1 ranks"
+def test_what_a_truncated_rank_file_lacks_fails_on_that_rank_alone(tmp_path: Path) -> None:
+    directory = write_run(tmp_path)
+    whole = rank_file(directory, 1).read_bytes()
+    rank_file(directory, 1).write_bytes(whole[: whole.index(b"wrong-reduction-op")])
+    *_, padding, no_padding, floats = reasons_of_invalid(directory)
+    assert "padding-and-trim-equivalence fails on 1 ranks" == padding
+    assert "nondivisible-without-padding-rejected fails on 1 ranks" == no_padding
+    assert "float-sum-within-bound-not-bitwise fails on 1 ranks" == floats
 
 
-def test_a_failed_line_is_invalid_and_says_what_failed(tmp_path: Path) -> None:
+def test_a_failed_line_is_invalid_and_says_once_what_failed(tmp_path: Path) -> None:
     directory = write_run(tmp_path)
     rank_file(directory, 0).unlink()
     write_rank(directory, 0, observed.chapter(plan_of(WORLD_SIZE), 0), fails=True)
-    reasons = reasons_of_invalid(directory)
-    assert any(reason.startswith("rank 0") and "OSError: no space left" in reason for reason in reasons)
-
-
-def test_a_failed_rank_is_told_of_once(tmp_path: Path) -> None:
-    directory = write_run(tmp_path)
-    rank_file(directory, 0).unlink()
-    write_rank(directory, 0, observed.chapter(plan_of(WORLD_SIZE), 0), fails=True)
-    assert 1 == len(reasons_of_invalid(directory))
+    assert ("rank 0: the rank failed: OSError: no space left",) == reasons_of_invalid(directory)
 
 
 def test_a_contract_that_fails_beside_missing_records_is_still_invalid(tmp_path: Path) -> None:

@@ -65,8 +65,6 @@ def _problems(plan: Plan, proofs: Proofs | None, files: dict[int, RankFile]) -> 
     problems = [f"no records of rank {', '.join(map(str, missing))}"] if missing else []
     for rank, file in files.items():
         problems += [f"rank {rank}: {problem}" for problem in file.problems]
-        if file.failed is not None:
-            problems.append(f"rank {rank} failed: {file.failed.get('error')}: {file.failed.get('message')}")
     return problems
 
 

@@ -7,7 +7,7 @@ from enum import Enum
 from typing import Literal
 
 from rsag.reduction import DType, ReduceOp
-from rsag.stats import Stop
+from rsag.stats import Stop, balanced_order
 
 
 class Clock(str, Enum):
@@ -64,21 +64,41 @@ class Case:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LatencyPlan:
-    """Cases x arms. `blocks` of two cycles make a round, after `warmup_blocks` that are recorded and not used.
+    """Cases x arms. `blocks` of two cycles make a round, after `warmup_cycles` that are recorded and not used.
 
-    `margin` is the equivalence margin as a ratio (0.01 is 1 %), None for no claim of equivalence. `max_rounds` is the budget: the
-    looks of `rsag.stats.LOOKS` up to it are made.
+    A round's cycles are thus `warmup_cycles + 2 * blocks`, the warm-up first. `margin` is the equivalence margin as a
+    ratio (0.01 is 1 %), None for no claim of equivalence. `max_rounds` is the budget: the looks of `rsag.stats.LOOKS`
+    up to it are made. The seed of round r of case c is `round_seed(plan.seed, c, r)`.
     """
 
     cases: tuple[Case, ...]
     arms: tuple[TimedArm, ...]
     blocks: int
-    warmup_blocks: int
+    warmup_cycles: int
     max_rounds: int
     gate: Gate
     order: Order
     margin: float | None
     wire_cases: tuple[Case, ...]
+
+
+def round_seed(seed: int, case: int, round_number: int) -> int:
+    """Where a round's random choices start, on all ranks alike."""
+    return (seed * 1_000_003 + case) * 1_000_003 + round_number
+
+
+def cycle_order(plan: LatencyPlan, seed: int, case: int, round_number: int) -> tuple[tuple[int, ...], ...]:
+    """The arms of each cycle of a round, warm-up first, in the order they ran: for ranks and judge alike."""
+    num_cycles = plan.warmup_cycles + 2 * plan.blocks
+    num_arms = len(plan.arms)
+    if plan.order is Order.ALTERNATING:
+        forwards = tuple(range(num_arms))
+        first_counted = plan.warmup_cycles % 2
+        return tuple(
+            forwards if cycle % 2 == first_counted else forwards[::-1] for cycle in range(num_cycles)
+        )
+    num_blocks = -(-plan.warmup_cycles // 2) + plan.blocks
+    return balanced_order(num_arms, num_blocks, round_seed(seed, case, round_number))[-num_cycles:]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

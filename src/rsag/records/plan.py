@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 from enum import Enum
 from typing import ClassVar
 
+from rsag.records.latency import LatencyPlan
 from rsag.reduction import DType, ReduceOp
 
 
@@ -25,6 +26,8 @@ class Experiment(str, Enum):
 
     PROOF = "proof"
     CONTRACTS = "contracts"
+    LATENCY = "latency"
+    WIRE = "wire"
 
 
 class Planted(str, Enum):
@@ -94,3 +97,4 @@ class Plan:
     arms: tuple[Arm, ...]
     predictions: tuple[Prediction, ...]
     contracts: ContractsPlan
+    latency: LatencyPlan | None = None
