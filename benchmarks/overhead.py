@@ -37,7 +37,7 @@ from rsag.programs.program import record_all
 from rsag.reduction import ReduceOp
 
 PROMISE_US = 1.0
-RANK, WORLD_SIZE, NUMEL = 0, 4, 64
+RANK, WORLD_SIZE, NUMEL = 1, 4, 64
 SUM = dist.ReduceOp.SUM
 CALLS_PER_BLOCK = 96
 BARE, AGAIN, POOLED, OWNING = "bare", "bare again", "pooled", "owning"
@@ -127,31 +127,39 @@ BY_HAND: dict[str, Callable[[TorchApi, Tensor], Run]] = {
 
 
 def require_same_calls(programs: Sequence[Program]) -> None:
-    """Both forms issue the same calls, in one order, on views of one length and offset; AssertionError where not."""
+    """Both forms issue the same calls, in one order, on views that lie alike; AssertionError where not."""
     name = programs[RANK].composition
-    by_hand: list[Any] = []
-    carried: list[Any] = []
-    BY_HAND[name](_logging(by_hand), torch.zeros(NUMEL))()
-    with Groups(programs, torch_api=_logging(carried)) as groups:
+    by_hand, carried = CallLog(), CallLog()
+    BY_HAND[name](by_hand.api(), torch.zeros(NUMEL))()
+    with Groups(programs, torch_api=carried.api()) as groups:
         Pooled(programs[RANK], groups, dtype=torch.float32)()
-    assert by_hand == carried, f"{name}: by hand {by_hand}, pooled {carried}"
+    assert by_hand.calls == carried.calls, f"{name}: by hand {by_hand.calls}, pooled {carried.calls}"
 
 
-def _logging(log: list[Any]) -> TorchApi:
-    def through(name: str, *args: Any) -> Any:
-        log.append((name, *map(_shape, args)))
+class CallLog:
+    """Notes each call and where its tensors lie: which storage, in the order of first use, at which offset."""
+
+    def __init__(self) -> None:
+        self.calls: list[tuple[Any, ...]] = []
+        self._storages: dict[int, int] = {}
+
+    def api(self) -> TorchApi:
+        """torch's own functions, each noted before it is called."""
+        functions: dict[str, Any] = {name: partial(self._call, name) for name in api().names}
+        return replace(api(), **functions)
+
+    def _call(self, name: str, *args: Any) -> Any:
+        self.calls.append((name, *map(self._place, args)))
         return getattr(api(), name)(*args)
 
-    functions: dict[str, Any] = {name: partial(through, name) for name in api().names}
-    return replace(api(), **functions)
-
-
-def _shape(argument: Any) -> Any:
-    if isinstance(argument, Tensor):
-        return argument.numel(), argument.storage_offset()
-    if isinstance(argument, list):
-        return [(op.op.__name__, _shape(op.tensor), op.peer) for op in argument]
-    return argument
+    def _place(self, argument: Any) -> Any:
+        if isinstance(argument, Tensor):
+            address = argument.untyped_storage().data_ptr()
+            storage = self._storages.setdefault(address, len(self._storages))
+            return storage, argument.storage_offset(), argument.numel()
+        if isinstance(argument, list):
+            return [(op.op.__name__, self._place(op.tensor), op.peer) for op in argument]
+        return argument
 
 
 def make_arms(program: Program, groups: Groups) -> dict[str, Run]:
@@ -248,7 +256,7 @@ def main() -> None:
     )
     for name in BY_HAND:
         print(measure(name, num_rounds, rng), flush=True)
-    print("\nfloor: bare against itself. owning also allocates and frees, a consumed input (naive) included.")
+    print("\nfloor: bare against itself; owning also allocates, naive a new input each time")
     dist.destroy_process_group()
 
 

@@ -62,7 +62,7 @@ def run_plan(plan: Plan, directory: Path, circumstances: Circumstances, say: Say
         dump_document(proofs, directory / PROOFS)
         say(f"{proofs.num_worlds:,} worlds in {proofs.seconds:.1f} s, {len(proofs.refuted)} refuted")
     report = None
-    if Experiment.CONTRACTS in plan.experiments:
+    if set(plan.experiments) - {Experiment.PROOF}:
         report = _launch(plan, directory, circumstances, say)
     verdict = judge(directory)
     dump_document(verdict, directory / VERDICT)
@@ -78,7 +78,8 @@ def _launch(plan: Plan, directory: Path, circumstances: Circumstances, say: Say)
         say(f"probing {plan.backend.value}")
         capabilities = probe_backend(server, plan.backend, min(plan.world_size, 2), directory)
         dump_document(capabilities, directory / CAPABILITIES)
-        say(f"contracts on {plan.world_size} {plan.backend.value} ranks")
+        names = ", ".join(one.value for one in plan.experiments if one is not Experiment.PROOF)
+        say(f"{names} on {plan.world_size} {plan.backend.value} ranks")
         arguments = {"--plan": PLAN, "--out": "", "--capabilities": CAPABILITIES}
         report = server.run(
             entry=f"{RANK_PROGRAM}:main",

@@ -89,7 +89,8 @@ def signed_rank_p(values: Sequence[float]) -> float:
     total = len(nonzero) * (len(nonzero) + 1) / 2
     smaller = math.ceil(min(positive, total - positive))
     ways = _ways(len(nonzero))
-    return min(1.0, 2 * sum(ways[: smaller + 1]) / 2 ** len(nonzero))
+    p: float = 2 * sum(ways[: smaller + 1]) / 2 ** len(nonzero)
+    return min(1.0, p)
 
 
 def _mid_ranks(sorted_values: Sequence[float]) -> list[float]:

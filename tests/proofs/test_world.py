@@ -314,12 +314,12 @@ def test_if_everything_were_heard_of_everybody_a_broadcast_would_order_too_much(
         return full
 
     assert prove(run, n=2, symmetric=True).result is not None
-    monkeypatch.setattr(machine, "_hears", lambda rank, step: step.group)
+    monkeypatch.setattr(machine, "hears", lambda rank, step: step.group)
     assert prove(run, n=2, symmetric=True).result is None
 
 
 def test_without_the_own_slice_rule_a_strange_overlap_survives(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(machine, "_refuse_overlap", lambda rank, step: None)
+    monkeypatch.setattr(machine, "refuse_overlap", lambda rank, step: None)
     found = Prover(ReduceOp.SUM).prove(BY_NAME["output_on_a_neighbours_slice"].composition, 4, 16).result
     assert found is None or found.contract is Contract.RESULT
 

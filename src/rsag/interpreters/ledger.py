@@ -14,6 +14,7 @@ from typing import Any, cast
 
 from rsag.collectives import COLLECTIVES, Kind
 from rsag.interpreters import machine
+from rsag.interpreters.algebra import Cells
 from rsag.programs import Alloc, Local, Program, Release, Role, Start
 
 
@@ -137,16 +138,16 @@ class _Nothing:
         return 0
 
 
-_NOTHING = cast(machine.Cells, _Nothing())
+_NOTHING = cast(Cells, _Nothing())
 
 
 class _NoValues:
     """The algebra for those who only want to know who waits for whom."""
 
-    def inputs(self, *_: Any) -> machine.Cells:
+    def inputs(self, *_: Any) -> Cells:
         return _NOTHING
 
     unwritten = released = constant = reduce = apply = inputs
 
-    def why_unreadable(self, _: machine.Cells) -> None:
+    def why_unreadable(self, _: Cells) -> None:
         return None

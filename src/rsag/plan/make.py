@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 
 from rsag import __version__
 from rsag.compositions import COMPOSITIONS
 from rsag.errors import UsageError
 from rsag.interpreters.ledger import ledger
+from rsag.plan.latency import plan_latency
 from rsag.programs import Composition, record_all
+from rsag.records.latency import LatencyPlan
 from rsag.records.plan import Arm, Backend, ContractsPlan, Experiment, Plan, Planted, Prediction
 from rsag.reduction import DType, ReduceOp
 from rsag.units import MIB
@@ -28,11 +31,15 @@ def make_plan(
     seed: int = 0,
     deadline_s: float = 300.0,
     planted: Sequence[Planted] = tuple(Planted),
+    latency: LatencyPlan | None = None,
 ) -> Plan:
-    """The plan of one run, with the ledger's predictions at 256 MiB of float32."""
+    """The plan of one run, with the ledger's predictions at 256 MiB of float32.
+
+    Where `latency` is None, what suits the backend is timed, if timing is among the experiments.
+    """
     if world_size < 1:
         raise UsageError("a world has at least one rank", got=world_size, expected="1 or more")
-    if deadline_s <= 0:
+    if not 0 < deadline_s < math.inf:
         raise UsageError("a deadline lies ahead", got=deadline_s, expected="seconds above 0")
     dtype, op = DType.FLOAT32, ReduceOp.SUM
     numel = PREDICTED_BYTES // dtype.itemsize // world_size * world_size
@@ -48,7 +55,14 @@ def make_plan(
         arms=tuple(Arm(composition=one.name) for one in arms),
         predictions=tuple(row for one in arms for row in _predict(one, world_size, numel, op, dtype)),
         contracts=_plan_contracts(world_size, planted),
+        latency=latency or _default_latency(experiments, world_size, backend),
     )
+
+
+def _default_latency(experiments: Sequence[Experiment], world_size: int, backend: Backend) -> LatencyPlan | None:
+    if world_size == 1 or not {Experiment.LATENCY, Experiment.WIRE} & set(experiments):
+        return None  # one rank has nothing to compare: no byte moves
+    return plan_latency(world_size=world_size, backend=backend)
 
 
 def _predict(

@@ -7,7 +7,9 @@ from dataclasses import dataclass
 
 from rsag.collectives import COLLECTIVES, Kind
 from rsag.errors import ProgramError
-from rsag.interpreters.machine import Cells, Outcome, ShardState, needs_order, run
+from rsag.interpreters.algebra import Cells
+from rsag.interpreters.communication import ShardState
+from rsag.interpreters.machine import Outcome, needs_order, run
 from rsag.interpreters.order import AccessLog
 from rsag.interpreters.refuted import Refuted
 from rsag.interpreters.symbols import EMPTY, Symbols

@@ -19,14 +19,15 @@ from rsag.errors import RsagError, UsageError
 from rsag.plan import write_plan
 from rsag.rank.chapter import observe_chapter
 from rsag.rank.collect import collect
-from rsag.rank.context import Context
+from rsag.rank.context import Context, Record
 from rsag.rank.edges import observe_edges
+from rsag.rank.latency import observe_latency
 from rsag.rank.matrix import observe_compositions, observe_operators
 from rsag.rank.probe import attempts, probe
 from rsag.rank.process import Place, choose_device, describe, start_groups
+from rsag.rank.wire import observe_wire
 from rsag.records.capability import Attempt, Capabilities, Capability
 from rsag.records.codec import dump_document, encode, load_document
-from rsag.records.contracts import Observation
 from rsag.records.describe import describe_run
 from rsag.records.jsonl import RowWriter
 from rsag.records.plan import Backend, Experiment, Plan
@@ -81,7 +82,7 @@ def _run(options: argparse.Namespace, place: Place) -> None:
             device=device,
             control=control,
             capabilities=_capabilities(options, plan, place, device),
-            observe=lambda observation: rows.write(_row(observation)),
+            write=lambda record: rows.write(_row(record)),
         )
         for experiment in plan.experiments:
             for observe in EXPERIMENTS.get(experiment, ()):
@@ -107,6 +108,8 @@ def _run(options: argparse.Namespace, place: Place) -> None:
 
 EXPERIMENTS: dict[Experiment, tuple[Callable[[Context], None], ...]] = {
     Experiment.CONTRACTS: (observe_chapter, observe_operators, observe_compositions, observe_edges),
+    Experiment.LATENCY: (observe_latency,),
+    Experiment.WIRE: (observe_wire,),
 }
 """What a rank does for each experiment; a proof needs no ranks."""
 
@@ -142,7 +145,7 @@ def _rows(out: Path, place: Place, backend: Backend, device: torch.device) -> Ro
     return RowWriter(rank_file(out, place.rank), start=_row(describe(backend, place, device, os.environ)))
 
 
-def _row(record: RankInfo | Observation | Attempt | Capability) -> dict[str, object]:
+def _row(record: RankInfo | Record | Attempt | Capability) -> dict[str, object]:
     row = encode(record)
     assert isinstance(row, dict)
     return row

@@ -10,12 +10,15 @@ import torch
 
 from rsag.records.capability import Capabilities
 from rsag.records.contracts import Observation
+from rsag.records.latency import CaseEnd, LookRow, RoundRow, WireRow
 from rsag.records.plan import Plan
+
+Record = Observation | RoundRow | LookRow | CaseEnd | WireRow
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Context:
-    """One rank's side of a run. `control` is the group that carries CPU tensors; `observe` writes one row."""
+    """One rank's side of a run. `control` is the group that carries CPU tensors; `write` appends one row."""
 
     plan: Plan
     rank: int
@@ -23,4 +26,7 @@ class Context:
     device: torch.device
     control: Any
     capabilities: Capabilities
-    observe: Callable[[Observation], None]
+    write: Callable[[Record], None]
+
+    def observe(self, observation: Observation) -> None:
+        self.write(observation)

@@ -79,7 +79,7 @@ def mutation_table(score: MutationScore) -> Table:
     table.add_column("breaks", min_width=9)
     oracles = list(score.rows[0].oracles) if score.rows else []
     for oracle in oracles:
-        table.add_column(oracle, min_width=8, max_width=12)
+        table.add_column(oracle, width=8, overflow="fold")  # with 80 columns to a line, none may be wider
     table.add_column("judged", min_width=6)
     for row in score.rows:
         marks = [_kill_mark(row.oracles[oracle], wrong=row.breaks is not None) for oracle in oracles]

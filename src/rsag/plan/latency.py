@@ -1,0 +1,121 @@
+"""What is timed by default, and the chapter's own schedule."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from rsag.compositions import find
+from rsag.errors import UsageError
+from rsag.records.latency import ArmRole, Case, Clock, Gate, LatencyPlan, Order, TimedArm
+from rsag.records.plan import Backend
+from rsag.reduction import DType, ReduceOp
+from rsag.stats import LOOKS
+from rsag.units import GIB, KIB, MIB, format_bytes
+
+SIZES = {
+    Backend.GLOO: (KIB, 64 * KIB, MIB, 16 * MIB),
+    Backend.NCCL: (KIB, 64 * KIB, MIB, 16 * MIB, 256 * MIB, GIB),
+}
+CANDIDATES = {Backend.GLOO: ("rs_ag_in_place",), Backend.NCCL: ("rs_ag_naive", "rs_ag_in_place")}
+CLOCKS = {Backend.GLOO: (Clock.CPU,), Backend.NCCL: (Clock.GRAPH, Clock.EAGER)}
+BLOCKS = {Backend.GLOO: 2, Backend.NCCL: 8}
+CHAPTER_SIZES = (KIB, 64 * KIB, MIB, 16 * MIB, 256 * MIB)
+
+
+def plan_latency(
+    *,
+    world_size: int,
+    backend: Backend,
+    sizes: Sequence[int] | None = None,
+    candidates: Sequence[str] | None = None,
+    clocks: Sequence[Clock] | None = None,
+    dtype: DType = DType.FLOAT32,
+    op: ReduceOp = ReduceOp.SUM,
+    gate: Gate = Gate.ROUNDS,
+    max_rounds: int = LOOKS[-1].rounds,
+    margin: float | None = None,
+) -> LatencyPlan:
+    """Every size on every clock: AllReduce, the candidates, AllReduce again as control, an empty call."""
+    if max_rounds < LOOKS[0].rounds:
+        raise UsageError(
+            "too few rounds for any conclusion", got=max_rounds, expected=f"at least {LOOKS[0].rounds}, the first look"
+        )
+    if margin is not None and margin <= 0:
+        raise UsageError("an equivalence margin is a ratio above 0", got=margin, expected="for example 0.01")
+    chosen = CANDIDATES[backend] if candidates is None else candidates
+    wanted = SIZES[backend] if sizes is None else sizes
+    cases = tuple(
+        Case(bytes=payload, dtype=dtype, op=op, clock=clock, calls=_calls(payload, clock))
+        for clock in (CLOCKS[backend] if clocks is None else clocks)
+        for payload in (_fit(size, dtype, world_size) for size in wanted)
+    )
+    for name in chosen:
+        reason = find(name).why_refused(cases[0].bytes // dtype.itemsize, world_size, op) if cases else None
+        if reason is not None:
+            raise UsageError(f"{name} cannot be timed here", do=reason)
+    return LatencyPlan(
+        cases=cases,
+        arms=(
+            TimedArm(role=ArmRole.DIRECT, composition="all_reduce"),
+            *(TimedArm(role=ArmRole.CANDIDATE, composition=name) for name in chosen),
+            TimedArm(role=ArmRole.CONTROL, composition="all_reduce"),
+            TimedArm(role=ArmRole.NULL, composition=""),
+        ),
+        blocks=BLOCKS[backend],
+        warmup_cycles=2,
+        max_rounds=max_rounds,
+        gate=gate,
+        order=Order.BALANCED,
+        margin=margin,
+        wire_cases=_wire_cases(cases),
+    )
+
+
+def plan_chapter_latency(*, world_size: int, backend: Backend) -> LatencyPlan:
+    """The chapter's schedule: 3 warm-ups and 10 cycles in alternating order, one round, its CV gate."""
+    clock = Clock.CPU if backend is Backend.GLOO else Clock.EAGER
+    cases = tuple(
+        Case(bytes=_fit(size, DType.FLOAT32, world_size), dtype=DType.FLOAT32, op=ReduceOp.SUM, clock=clock, calls=1)
+        for size in CHAPTER_SIZES
+    )
+    return LatencyPlan(
+        cases=cases,
+        arms=(
+            TimedArm(role=ArmRole.DIRECT, composition="all_reduce"),
+            TimedArm(role=ArmRole.CANDIDATE, composition="rs_ag_naive"),
+        ),
+        blocks=5,
+        warmup_cycles=3,
+        max_rounds=1,
+        gate=Gate.CV,
+        order=Order.ALTERNATING,
+        margin=None,
+        wire_cases=_wire_cases(cases),
+    )
+
+
+def _fit(size: int, dtype: DType, world_size: int) -> int:
+    """`size`, or the next smaller payload that divides over the ranks: the case says which it is."""
+    if size <= 0 or size % dtype.itemsize:
+        raise UsageError(
+            "a size is a multiple of the dtype's",
+            got=format_bytes(size),
+            expected=f"a multiple of {dtype.itemsize} B ({dtype.value})",
+        )
+    step = dtype.itemsize * world_size
+    return max(size // step, 1) * step
+
+
+def _calls(payload: int, clock: Clock) -> int:
+    """Calls of one timing: many where a call is short against what surrounds it, one where its buffers are large."""
+    if clock is Clock.CPU:
+        return 1
+    if payload <= 16 * MIB:
+        return 10
+    return 2 if payload <= 256 * MIB else 1
+
+
+def _wire_cases(cases: Sequence[Case]) -> tuple[Case, ...]:
+    """Each payload once: the wire knows no clock."""
+    by_size = {case.bytes: case for case in cases}
+    return tuple(by_size[size] for size in sorted(by_size))

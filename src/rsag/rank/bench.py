@@ -1,0 +1,241 @@
+"""The act of measuring behind a narrow interface: fresh buffers, reset, line up, time, check.
+
+The order in which a round uses it is in `rank.rounds`, tested on a bench that only writes down what it is asked to do.
+"""
+
+from __future__ import annotations
+
+import random
+import time
+from collections.abc import Sequence
+from typing import Any, Protocol
+
+import torch
+from torch import Tensor
+
+from rsag.carriers.groups import Groups
+from rsag.carriers.pooled import Pooled
+from rsag.carriers.torch_api import api
+from rsag.errors import UnsupportedError
+from rsag.programs import Program
+from rsag.rank.tiles import Pieces, Tiles
+from rsag.records.latency import Case
+
+MAX_PAD_BYTES = 1 << 20
+
+
+class Bench(Protocol):
+    """One case's arms."""
+
+    def open(self, arm: int, coin: random.Random) -> None:
+        """Fresh buffers for `arm`, behind a random pad."""
+
+    def capture(self, arm: int) -> None:
+        """Make ready what is made once a round: a graph, where the clock has graphs."""
+
+    def ready(self) -> None:
+        """Return when every rank has opened and captured all its arms."""
+
+    def reset(self, arm: int) -> None:
+        """The inputs as the caller gives them."""
+
+    def line_up(self) -> None:
+        """Let no rank start before the others can."""
+
+    def time_ns(self, arm: int) -> int:
+        """Nanoseconds that one call of `arm` takes, on the clock of the case."""
+
+    def check(self, arm: int) -> None:
+        """Compare every element of the result with what was promised, off the clock."""
+
+    def num_wrong(self) -> list[int]:
+        """Elements found wrong since the round was opened, per arm."""
+
+    def close(self) -> None:
+        """Give up the round's buffers and graphs."""
+
+
+class Arm:
+    """One arm's buffers in one round: `calls` sets, all reset before a timing and all checked after it."""
+
+    def __init__(
+        self, program: Program, groups: Groups, tiles: Tiles, dtype: torch.dtype, device: torch.device, calls: int
+    ) -> None:
+        self.sets = [Pooled(program, groups, dtype=dtype, device=device) for _ in range(calls)]
+        promised = tiles.promised(program)
+        self._inputs: list[Pieces] = []
+        self._results: list[Pieces] = []
+        longest = 0
+        for bound in self.sets:
+            given = _given(program, bound.input)
+            chunk = tiles.contributed(program.rank, given.numel())
+            self._inputs.append(Pieces(given, chunk))
+            for start, stop, wanted in promised:
+                self._results.append(Pieces(bound.result[start:stop], wanted))
+                longest = max(longest, wanted.numel())
+        self._mask = torch.empty(longest, dtype=torch.bool, device=device)
+        self._wrong = torch.zeros((), dtype=torch.int64, device=device)
+
+    def reset(self) -> None:
+        for pieces in self._inputs:
+            pieces.fill()
+
+    def check(self) -> None:
+        for pieces in self._results:
+            pieces.count_wrong(self._mask, self._wrong)
+
+    def num_wrong(self) -> int:
+        return int(self._wrong)
+
+
+def _given(program: Program, buffer: Tensor) -> Tensor:
+    """The part of the input buffer that the caller writes: all of it, but for an AllGather in place."""
+    q = program.numel // program.world_size
+    if buffer.numel() == program.numel and program.target.value == "all_gather":
+        return buffer[program.rank * q : (program.rank + 1) * q]
+    return buffer
+
+
+class ArmsBench:
+    """What the benches share: arms on pooled buffers. A program of None is the null arm, which does nothing."""
+
+    def __init__(
+        self, case: Case, programs: Sequence[Program | None], groups: Groups, tiles: Tiles, device: torch.device
+    ) -> None:
+        self.case, self.programs, self.groups, self.tiles, self.device = case, programs, groups, tiles, device
+        self.arms: dict[int, Arm] = {}
+        self._pads: list[Tensor] = []
+
+    def open(self, arm: int, coin: random.Random) -> None:
+        self._pads.append(torch.empty(coin.randrange(1, MAX_PAD_BYTES), dtype=torch.uint8, device=self.device))
+        program = self.programs[arm]
+        if program is not None:
+            dtype = getattr(torch, self.case.dtype.value)
+            self.arms[arm] = Arm(program, self.groups, self.tiles, dtype, self.device, self.case.calls)
+
+    def reset(self, arm: int) -> None:
+        if arm in self.arms:
+            self.arms[arm].reset()
+
+    def check(self, arm: int) -> None:
+        if arm in self.arms:
+            self.arms[arm].check()
+
+    def num_wrong(self) -> list[int]:
+        return [self.arms[arm].num_wrong() if arm in self.arms else 0 for arm in range(len(self.programs))]
+
+    def close(self) -> None:
+        self.arms.clear()
+        self._pads.clear()
+
+    def call(self, arm: int) -> None:
+        """All calls of one timing, one after the other."""
+        if arm in self.arms:
+            for bound in self.arms[arm].sets:
+                bound()
+
+
+class CpuBench(ArmsBench):
+    """The monotonic clock around one call, after a barrier."""
+
+    def capture(self, arm: int) -> None:
+        pass
+
+    def ready(self) -> None:
+        self.line_up()
+
+    def line_up(self) -> None:
+        api().barrier(None, False)
+
+    def time_ns(self, arm: int) -> int:
+        began = time.perf_counter_ns()
+        self.call(arm)
+        return (time.perf_counter_ns() - began) // self.case.calls
+
+
+class EagerBench(ArmsBench):
+    """CUDA events around back-to-back host calls: what a host-bound loop sees.
+
+    `groups` are on the eager communicator. The ranks are lined up on the device by a one-element AllReduce on the timed
+    stream, with no host synchronisation between it and the start event.
+    """
+
+    def __init__(
+        self, case: Case, programs: Sequence[Program | None], groups: Groups, tiles: Tiles, device: torch.device
+    ) -> None:
+        super().__init__(case, programs, groups, tiles, device)
+        self._one = torch.zeros(1, device=device)
+        self._start = torch.cuda.Event(enable_timing=True)  # type: ignore[no-untyped-call]
+        self._end = torch.cuda.Event(enable_timing=True)  # type: ignore[no-untyped-call]
+
+    def capture(self, arm: int) -> None:
+        """Nothing to capture, but the first call of a size sets things up."""
+        self.call(arm)
+
+    def ready(self) -> None:
+        self.line_up()
+        torch.cuda.synchronize()
+
+    def line_up(self) -> None:
+        torch.distributed.all_reduce(self._one)
+
+    def time_ns(self, arm: int) -> int:
+        self._start.record()
+        self.launch(arm)
+        self._end.record()
+        self._end.synchronize()
+        elapsed_ms: float = self._start.elapsed_time(self._end)
+        return round(elapsed_ms * 1e6 / self.case.calls)
+
+    def launch(self, arm: int) -> None:
+        self.call(arm)
+
+
+class GraphBench(EagerBench):
+    """CUDA events around the replay of a graph of calls: device time, without the host.
+
+    `groups` are on the graphs' own communicator; the line-up stays on the eager one. Whether all ranks could capture is
+    agreed before any replay, for a graph is a collective property.
+    """
+
+    def __init__(
+        self,
+        case: Case,
+        programs: Sequence[Program | None],
+        groups: Groups,
+        tiles: Tiles,
+        device: torch.device,
+        control: Any,
+    ) -> None:
+        super().__init__(case, programs, groups, tiles, device)
+        self._control = control
+        self._graphs: dict[int, torch.cuda.CUDAGraph] = {}
+        self._failed = ""
+
+    def capture(self, arm: int) -> None:
+        self.call(arm)  # communicators are made at the first call, which must not be in a capture
+        torch.cuda.synchronize()
+        graph = torch.cuda.CUDAGraph()
+        try:
+            with torch.cuda.graph(graph, capture_error_mode="thread_local"):
+                self.call(arm)
+            self._graphs[arm] = graph
+        except RuntimeError as error:
+            self._failed = str(error).splitlines()[0]
+
+    def ready(self) -> None:
+        failed = torch.tensor([int(bool(self._failed))])
+        torch.distributed.all_reduce(failed, group=self._control)
+        if failed.item():
+            why = self._failed or "on another rank"
+            raise UnsupportedError(
+                f"{int(failed)} ranks could not capture their graphs", got=why, do="use the eager clock"
+            )
+        super().ready()
+
+    def launch(self, arm: int) -> None:
+        self._graphs[arm].replay()
+
+    def close(self) -> None:
+        self._graphs.clear()
+        super().close()

@@ -1,0 +1,167 @@
+"""The latency experiment: every case's rounds, and after some of them a look that all ranks take part in and rank 0 decides."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import Any
+
+import torch
+import torch.distributed as dist
+
+from rsag.carriers.groups import Groups
+from rsag.carriers.torch_types import torch_dtype
+from rsag.compositions import find
+from rsag.errors import UnsupportedError
+from rsag.programs import Alloc, Program, record_all
+from rsag.rank.bench import Bench, CpuBench, EagerBench, GraphBench
+from rsag.rank.context import Context
+from rsag.rank.rounds import run_round
+from rsag.rank.tiles import Tiles
+from rsag.records.latency import (
+    ArmRole,
+    Case,
+    CaseEnd,
+    Clock,
+    LatencyPlan,
+    LookRow,
+    RoundRow,
+    cycle_order,
+    round_seed,
+)
+from rsag.stats import LOOKS, Stop, decide, round_value
+
+_STOPS = (None, *Stop)
+MEMORY_SHARE = 0.8
+
+
+def observe_latency(context: Context) -> None:
+    """Time every case of the plan, in its order."""
+    plan = context.plan.latency
+    if plan is None or not plan.cases:
+        return
+    graphs = _graph_group(context, plan.cases)
+    for index, case in enumerate(plan.cases):
+        reason = _measure(context, plan, index, case, graphs)
+        if reason is not None:
+            context.write(CaseEnd(case=index, reason=reason))
+    if graphs is not None:
+        dist.destroy_process_group(graphs)
+
+
+def _graph_group(context: Context, cases: Sequence[Case]) -> Any:
+    """A communicator for graphs alone: NCCL's support for mixing graphs and eager calls on one costs both."""
+    if not any(case.clock is Clock.GRAPH for case in cases):
+        return None
+    return dist.new_group(list(range(context.world_size)))
+
+
+def case_programs(context: Context, plan: LatencyPlan, case: Case) -> list[tuple[Program, ...] | None]:
+    """Every rank's program of each arm; None for the null arm. The payload must divide over the ranks."""
+    numel = case.bytes // case.dtype.itemsize
+    return [
+        None
+        if arm.role is ArmRole.NULL
+        else record_all(find(arm.composition), world_size=context.world_size, numel=numel, op=case.op)
+        for arm in plan.arms
+    ]
+
+
+def _measure(context: Context, plan: LatencyPlan, index: int, case: Case, graphs: Any) -> str | None:
+    """Run the case's rounds; why it was not measured, or None."""
+    programs = case_programs(context, plan, case)
+    mine = [None if row is None else row[context.rank] for row in programs]
+    why = _why_too_large(context, case, mine)
+    if why is not None:
+        return why
+    every = [program for row in programs if row is not None for program in row]
+    tiles = Tiles(case.op, case.dtype, context.world_size, context.device)
+    with Groups(every, graphs if case.clock is Clock.GRAPH else None) as groups:
+        bench: Bench
+        if case.clock is Clock.CPU:
+            bench = CpuBench(case, mine, groups, tiles, context.device)
+        elif case.clock is Clock.EAGER:
+            bench = EagerBench(case, mine, groups, tiles, context.device)
+        else:
+            bench = GraphBench(case, mine, groups, tiles, context.device, context.control)
+        try:
+            _run_rounds(context, plan, index, bench)
+        except UnsupportedError as error:
+            bench.close()
+            return str(error)
+    return None
+
+
+def _run_rounds(context: Context, plan: LatencyPlan, index: int, bench: Bench) -> None:
+    looks = {look.rounds for look in LOOKS}
+    rows: list[RoundRow] = []
+    merged: list[list[list[int]]] = []
+    for number in range(plan.max_rounds):
+        row = run_round(
+            bench,
+            case=index,
+            number=number,
+            order=cycle_order(plan, context.plan.seed, index, number),
+            seed=round_seed(context.plan.seed, index, number),
+        )
+        context.write(row)
+        rows.append(row)
+        if number + 1 in looks or number + 1 == plan.max_rounds:
+            merged += _merge(context, rows[len(merged) :])
+            if not _look(context, plan, index, merged):
+                return
+
+
+def _merge(context: Context, rows: Sequence[RoundRow]) -> list[list[list[int]]]:
+    """These rounds' per-cycle maxima over ranks, [round][arm][cycle]: the critical rank's times."""
+    times = torch.tensor([row.ns for row in rows], dtype=torch.int64)
+    dist.all_reduce(times, op=dist.ReduceOp.MAX, group=context.control)
+    maxima: list[list[list[int]]] = times.tolist()
+    return maxima
+
+
+def _look(context: Context, plan: LatencyPlan, index: int, merged: Sequence[Sequence[Sequence[int]]]) -> bool:
+    """Whether to go on. Rank 0 decides and writes the decision down; the judge comes to it again from the rows."""
+    codes = torch.zeros(len(plan.arms), dtype=torch.int64)
+    if context.rank == 0:
+        stops = decide_arms(plan, merged)
+        codes = torch.tensor([_STOPS.index(stop) for stop in stops])
+    dist.broadcast(codes, 0, group=context.control)
+    stops = [_STOPS[code] for code in codes.tolist()]
+    asked = [arm for arm, one in enumerate(plan.arms) if one.role is ArmRole.CANDIDATE]
+    go_on = len(merged) < plan.max_rounds and any(stops[arm] is None for arm in asked)
+    if context.rank == 0:
+        context.write(LookRow(case=index, rounds=len(merged), stops=tuple(stops), went_on=go_on))
+    return go_on
+
+
+def decide_arms(plan: LatencyPlan, merged: Sequence[Sequence[Sequence[int]]]) -> list[Stop | None]:
+    """Each arm's decision against the direct one, from the merged rounds so far; None where there is none (yet)."""
+    direct = next(arm for arm, one in enumerate(plan.arms) if one.role is ArmRole.DIRECT)
+    margin = None if plan.margin is None else math.log1p(plan.margin)
+    stops: list[Stop | None] = []
+    for arm, one in enumerate(plan.arms):
+        if one.role not in (ArmRole.CANDIDATE, ArmRole.CONTROL):
+            stops.append(None)
+            continue
+        values = [round_value(row[direct][plan.warmup_cycles :], row[arm][plan.warmup_cycles :]) for row in merged]
+        stops.append(decide(values, margin).stop)
+    return stops
+
+
+def _why_too_large(context: Context, case: Case, programs: Sequence[Program | None]) -> str | None:
+    """The case's buffers must fit into what is free on every rank's device, all arms at once."""
+    if context.device.type != "cuda":
+        return None
+    itemsize = torch_dtype(case.dtype.value).itemsize
+    needed = sum(
+        case.calls * sum(len(step.view) for step in program.code if isinstance(step, Alloc)) * itemsize
+        for program in programs
+        if program is not None
+    )
+    free, _ = torch.cuda.mem_get_info(context.device)
+    short = torch.tensor([int(needed > MEMORY_SHARE * free)])
+    dist.all_reduce(short, group=context.control)
+    if not short.item():
+        return None
+    return f"its buffers take {needed} bytes, more than {MEMORY_SHARE:.0%} of what is free; use fewer calls per timing"

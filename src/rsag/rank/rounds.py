@@ -1,0 +1,52 @@
+"""One round, and the order of its actions: nothing is allocated, captured, logged or written between its first timing and its last."""
+
+from __future__ import annotations
+
+import random
+import time
+from collections.abc import Callable, Sequence
+
+from rsag.rank.bench import Bench
+from rsag.records.latency import RoundRow
+
+
+def run_round(
+    bench: Bench,
+    *,
+    case: int,
+    number: int,
+    order: Sequence[Sequence[int]],
+    seed: int,
+    clock_ns: Callable[[], int] = time.monotonic_ns,
+) -> RoundRow:
+    """Fresh buffers and captures in random order, then every cycle of `order`; the row is for the caller to write."""
+    num_arms = len(order[0])
+    coin = random.Random(seed)
+    arms = list(range(num_arms))
+    coin.shuffle(arms)
+    for arm in arms:
+        bench.open(arm, coin)
+    coin.shuffle(arms)
+    for arm in arms:
+        bench.capture(arm)
+    bench.ready()
+    times = [[0] * len(order) for _ in arms]
+    starts = [[0] * len(order) for _ in arms]
+    began = clock_ns()
+    for cycle, sequence in enumerate(order):
+        for arm in sequence:
+            bench.reset(arm)
+            bench.line_up()
+            starts[arm][cycle] = (clock_ns() - began) // 1000
+            times[arm][cycle] = bench.time_ns(arm)
+            bench.check(arm)
+    wrong = bench.num_wrong()
+    bench.close()
+    return RoundRow(
+        case=case,
+        round=number,
+        start_ns=began,
+        ns=tuple(tuple(row) for row in times),
+        started_us=tuple(tuple(row) for row in starts),
+        wrong=tuple(wrong),
+    )

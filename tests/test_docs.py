@@ -1,0 +1,69 @@
+"""The documentation says what the code does: generated pages are current, links lead somewhere, quotes are real."""
+
+from __future__ import annotations
+
+import importlib.util
+import re
+from pathlib import Path
+from types import ModuleType
+
+import pytest
+
+from rsag.compositions.mutants import MUTANTS
+from rsag.proofs.mutation import score
+from rsag.records.proof import Contract
+
+ROOT = Path(__file__).parents[1]
+PAGES = sorted([*(ROOT / "docs").rglob("*.md"), *ROOT.glob("*.md")])
+
+_LINK = re.compile(r"\[[^\]]*\]\(([^)\s]+)\)")
+_FENCE = re.compile(r"^```.*?^```", re.MULTILINE | re.DOTALL)
+
+
+def generator() -> ModuleType:
+    spec = importlib.util.spec_from_file_location("generate_reference", ROOT / "docs" / "generate_reference.py")
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+def name_of(page: Path) -> str:
+    return str(page.relative_to(ROOT))
+
+
+def anchors(page: Path) -> set[str]:
+    """The anchors of a page's headings, as GitHub makes them."""
+    headings = re.findall(r"^#+ (.+)$", _FENCE.sub("", page.read_text()), re.MULTILINE)
+    return {re.sub(r"[^\w\- ]", "", heading.lower()).replace(" ", "-") for heading in headings}
+
+
+def test_the_generated_reference_is_what_the_code_says_now() -> None:
+    pages = generator().pages()
+
+    assert pages == {path: path.read_text() for path in pages}
+
+
+@pytest.mark.parametrize("page", PAGES, ids=name_of)
+def test_every_link_leads_to_a_file_and_a_heading_that_exist(page: Path) -> None:
+    dead = []
+    for link in _LINK.findall(_FENCE.sub("", page.read_text())):
+        path, _, anchor = link.partition("#")
+        target = (page.parent / path).resolve() if path else page
+        if "://" not in link and (not target.exists() or (anchor and anchor not in anchors(target))):
+            dead.append(link)
+
+    assert dead == []
+
+
+@pytest.mark.parametrize("contract", list(Contract), ids=lambda contract: contract.value)
+def test_the_refutation_shown_for_each_contract_is_one_that_is_really_made(contract: Contract) -> None:
+    page = (ROOT / "docs" / "howto" / "read-a-refutation.md").read_text()
+    shown = [
+        row.mutant
+        for row in score(MUTANTS).rows
+        if row.refutation is not None and row.breaks is contract and row.refutation.message in page
+    ]
+
+    assert shown != []
