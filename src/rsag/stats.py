@@ -164,17 +164,20 @@ class Decision:
     stop: Stop | None
 
 
-def decide(values: Sequence[float], margin: float | None, looks: Sequence[Look] = LOOKS) -> Decision:
+def decide(
+    values: Sequence[float], margin: float | None, looks: Sequence[Look] = LOOKS, *, precisely: bool = False
+) -> Decision:
     """The decision on the rounds' values so far, as of the last look that they suffice for.
 
-    It stops at the first look whose interval excludes 0, or lies inside +-`margin` (log scale), or is precise.
+    It stops at the first look whose interval excludes 0, or lies inside +-`margin` (log scale), or is precise. With
+    `precisely` a direction alone is no reason to stop: the looks are paid for, so going on costs no validity.
     """
     decision: Decision | None = None
     for look in looks:
         if len(values) < look.rounds:
             break
         found = interval(values[: look.rounds], look.error)
-        decision = Decision(look.rounds, found, _why_stop(found, margin, last=look is looks[-1]))
+        decision = Decision(look.rounds, found, _why_stop(found, margin, last=look is looks[-1], precisely=precisely))
         if decision.stop is not None:
             return decision
     if decision is None:
@@ -182,10 +185,11 @@ def decide(values: Sequence[float], margin: float | None, looks: Sequence[Look] 
     return decision
 
 
-def _why_stop(found: Interval, margin: float | None, *, last: bool) -> Stop | None:
+def _why_stop(found: Interval, margin: float | None, *, last: bool, precisely: bool) -> Stop | None:
     if margin is not None and -margin < found.low and found.high < margin:
         return Stop.EQUIVALENT
-    if found.low > 0 or found.high < 0:
+    has_direction = found.low > 0 or found.high < 0
+    if has_direction and (last or not precisely or found.half_width <= PRECISE):
         return Stop.DIRECTION
     if found.half_width <= PRECISE:
         return Stop.PRECISE

@@ -34,6 +34,7 @@ def plan_latency(
     gate: Gate = Gate.ROUNDS,
     max_rounds: int = LOOKS[-1].rounds,
     margin: float | None = None,
+    precisely: bool = False,
 ) -> LatencyPlan:
     """Every size on every clock: AllReduce, the candidates, AllReduce again as control, an empty call."""
     if max_rounds < LOOKS[0].rounds:
@@ -67,6 +68,7 @@ def plan_latency(
         gate=gate,
         order=Order.BALANCED,
         margin=margin,
+        precisely=precisely,
         wire_cases=_wire_cases(cases),
     )
 
@@ -90,6 +92,7 @@ def plan_chapter_latency(*, world_size: int, backend: Backend) -> LatencyPlan:
         gate=Gate.CV,
         order=Order.ALTERNATING,
         margin=None,
+        precisely=False,
         wire_cases=_wire_cases(cases),
     )
 

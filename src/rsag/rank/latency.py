@@ -145,7 +145,7 @@ def decide_arms(plan: LatencyPlan, merged: Sequence[Sequence[Sequence[int]]]) ->
             stops.append(None)
             continue
         values = [round_value(row[direct][plan.warmup_cycles :], row[arm][plan.warmup_cycles :]) for row in merged]
-        stops.append(decide(values, margin).stop)
+        stops.append(decide(values, margin, precisely=plan.precisely).stop)
     return stops
 
 

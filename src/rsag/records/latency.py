@@ -68,7 +68,7 @@ class LatencyPlan:
 
     A round's cycles are thus `warmup_cycles + 2 * blocks`, the warm-up first. `margin` is the equivalence margin as a
     ratio (0.01 is 1 %), None for no claim of equivalence. `max_rounds` is the budget: the looks of `rsag.stats.LOOKS`
-    up to it are made. The seed of round r of case c is `round_seed(plan.seed, c, r)`.
+    up to it are made. `precisely`: a direction alone does not end a case, its interval must be within 2 % as well. The seed of round r of case c is `round_seed(plan.seed, c, r)`.
     """
 
     cases: tuple[Case, ...]
@@ -79,6 +79,7 @@ class LatencyPlan:
     gate: Gate
     order: Order
     margin: float | None
+    precisely: bool
     wire_cases: tuple[Case, ...]
 
 
@@ -94,9 +95,7 @@ def cycle_order(plan: LatencyPlan, seed: int, case: int, round_number: int) -> t
     if plan.order is Order.ALTERNATING:
         forwards = tuple(range(num_arms))
         first_counted = plan.warmup_cycles % 2
-        return tuple(
-            forwards if cycle % 2 == first_counted else forwards[::-1] for cycle in range(num_cycles)
-        )
+        return tuple(forwards if cycle % 2 == first_counted else forwards[::-1] for cycle in range(num_cycles))
     num_blocks = -(-plan.warmup_cycles // 2) + plan.blocks
     return balanced_order(num_arms, num_blocks, round_seed(seed, case, round_number))[-num_cycles:]
 
@@ -183,6 +182,11 @@ class ReasonCode(str, Enum):
     GLOO_REDUCE_SCATTER = "gloo-reduce-scatter"  # its ReduceScatter moves a whole AllReduce
     ONE_LAUNCH = "one-launch"
     NOT_MEASURED = "not-measured"
+    PROTOCOL_LL = "protocol-ll"  # the bytes on the wire are LL's: a flag beside every word
+    PROTOCOL_LL128 = "protocol-ll128"  # and here LL128's: 8 bytes of flags in every 128
+    HEADERS = "headers"  # a message so small that its headers outweigh it
+    BYTES_DIFFER = "bytes-differ"  # and nothing known explains it
+    NOT_PREDICTED = "not-predicted"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -192,12 +196,22 @@ class Reason:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class PredictedCost:
+    """What the ledger says of one call on rank 0, on an ideal ring: steps of the longest chain, bytes sent."""
+
+    steps: int
+    sent_bytes: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class LatencyRow:
     """One arm of one case. `ratio` is over the direct arm, None where it was refused; `interval` is shown all the same.
 
-    `median_us` and the others describe per-cycle maxima over ranks; `min_median_us` the minima, so that the difference is skew.
-    `gbps` is M over the median, 10^9 bytes per second; `ring_gbps` the ring-equivalent bus bandwidth.
-    `cv_ratio` and `cv_outcome` are the chapter's rule on the same samples.
+    `median_us` and the others describe per-cycle maxima over ranks, in all rounds measured; `min_median_us` the minima,
+    so that the difference is skew. All are None where there are no times to describe. `gbps` is M over the median,
+    10^9 bytes per second (0 for the null arm, which moves nothing); `ring_gbps` the ring-equivalent bus bandwidth.
+    `rounds` are those that the decision rests on, `round_values` their log-ratios: empty where there was no decision.
+    `cv_ratio` is the chapter's rule on the same samples, None where it refuses.
     """
 
     bytes: int
@@ -212,17 +226,19 @@ class LatencyRow:
     outcome: TimeOutcome | None
     ratio: float | None
     interval: tuple[float, float] | None
-    median_us: float
-    p95_us: float
-    p99_us: float
-    mean_us: float
-    cv: float
-    min_median_us: float
-    gbps: float
-    ring_gbps: float
+    median_us: float | None
+    p95_us: float | None
+    p99_us: float | None
+    mean_us: float | None
+    cv: float | None
+    min_median_us: float | None
+    gbps: float | None
+    ring_gbps: float | None
     rounds: int
     stop: Stop | None
+    round_values: tuple[float, ...]
     cv_ratio: float | None
+    predicted: PredictedCost | None
     reasons: tuple[Reason, ...]
 
 
@@ -234,12 +250,12 @@ class PredictionOutcome(str, Enum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WireVerdict:
-    """Bytes that one rank sent per call: the ledger's, times the protocol's factor where that is known, and the counter's."""
+    """Bytes that one rank sent per call, at a payload of `bytes`: the ledger's on an ideal ring, and the counter's."""
 
     composition: str
     rank: int
     bytes: int
-    predicted_bytes: float
+    predicted_bytes: float | None
     measured_bytes: float | None
     outcome: PredictionOutcome
     reasons: tuple[Reason, ...]
