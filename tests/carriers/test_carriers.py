@@ -164,9 +164,21 @@ def test_what_cannot_be_flattened_is_refused(tensor: Tensor, groups: Groups) -> 
         run_owning(program_of("all_reduce", 4), tensor, groups)
 
 
-def test_memory_of_peers_is_not_carried(groups: Groups) -> None:
-    program = record(find("peer"), rank=0, world_size=2, numel=4, op=ReduceOp.SUM)
-    with pytest.raises(UnsupportedError, match="peer reads peers' memory"):
+def test_a_program_that_the_groups_were_not_made_for_is_refused(groups: Groups) -> None:
+    program = program_of("all_reduce", 4, world_size=2)
+    with pytest.raises(UsageError, match=r"no group was made for a program; got \(0, 1\)"):
+        Pooled(program, groups, dtype=torch.float32)
+
+
+def test_copies_beside_the_stream_are_not_carried(groups: Groups) -> None:
+    def beside(m: Recorder, full: View, op: str) -> View:
+        copy = m.allocate(len(full))
+        m.wait(m.copy(copy, full, start=True))
+        m.release(copy)
+        return full
+
+    program = program_of(Composition(name="beside", run=beside, summary=""), 4)
+    with pytest.raises(UnsupportedError, match="beside reads peers' memory or copies beside the stream"):
         Pooled(program, groups, dtype=torch.float32)
 
 
@@ -180,7 +192,7 @@ def test_an_unknown_function_is_not_carried(groups: Groups) -> None:
         Pooled(program, groups, dtype=torch.float32)
 
 
-# --------------------------------------------------------------------------------------------------- started and awaited
+# ------------------------------------------------------------------------------------------------- started and awaited
 
 
 class Recorded:
@@ -201,7 +213,7 @@ class Recorded:
 
         return Work()
 
-    def batch(self, ops: list[object]) -> list[Any]:
+    def batch(self, ops: list[Any]) -> list[Any]:
         return [self.start() for _ in ops]
 
 
@@ -253,7 +265,7 @@ class FakeModule:
         return arguments
 
 
-def test_programs_of_all_ranks_are_needed_for_groups() -> None:
+def test_programs_for_more_ranks_are_refused() -> None:
     with pytest.raises(
         UsageError, match=r"a program for more ranks than the group has; got \(0, 1\); expected 1 ranks"
     ):

@@ -4,8 +4,8 @@ It shares no code with the machine. Every element of every operation is a task, 
 starts when its caller has written the input. A local operation reads and writes an element at once. A collective reads
 each element of a rank's input once, some time after the rank's call begins, and writes an element of the output some
 time after the reads that it depends on. In half of the schedules a rank's calls run one after the other, as on a GPU;
-in the others all that are started run at once, as Gloo's threads may. Released memory holds rubbish, and so does in
-the end all memory of a rank that has returned.
+in the others all that are started run at once, as Gloo's threads may. Released memory holds rubbish, at once and again
+when its next owner writes, and so does in the end all memory of a rank that has returned.
 """
 
 from __future__ import annotations
@@ -115,6 +115,7 @@ class AnySchedule:
                 self.memory[rank][step.view.buffer] = [RUBBISH] * len(step.view)
         elif isinstance(step, Release):
             self._spoil(rank, step.view.buffer)
+            self.tasks.append(Task(lambda: True, lambda: self._spoil(rank, step.view.buffer)))
         elif isinstance(step, Local):
             tasks = [self._element(program, step, index) for index in range(len(step.dst))]
             self.tasks += tasks

@@ -87,7 +87,7 @@ def test_the_opening_word_copies_only_where_the_output_is_apart() -> None:
     ("composition", "in_place"),
     [(ring.ALL_REDUCE, True), (ring.REDUCE_SCATTER, False), (ring.ALL_GATHER_IN_PLACE, True)],
 )
-def test_in_place_is_read_off_the_buffers(composition: Composition, in_place: bool) -> None:
+def test_in_place_is_what_the_composition_declares(composition: Composition, in_place: bool) -> None:
     assert in_place is schedule_of(composition, 2).in_place
 
 

@@ -9,8 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rsag.interpreters.exact import RELEASED, UNWRITTEN, Exact, Number, fold
 from rsag.interpreters.algebra import Algebra, Cells
+from rsag.interpreters.exact import RELEASED, UNWRITTEN, Exact, Number, fold
 from rsag.interpreters.symbols import EMPTY, Symbols, as_cells
 from rsag.programs import IDENTITY
 from rsag.reduction import ReduceOp

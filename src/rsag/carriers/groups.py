@@ -44,6 +44,8 @@ class Groups:
 
     def group(self, ranks: Ranks) -> Any:
         """The process group of these program ranks; the default group is None, as torch wants it."""
+        if ranks not in self._groups:
+            raise UsageError("no group was made for a program", got=ranks, do="give Groups the programs of all ranks")
         return self._groups[ranks]
 
     def global_rank(self, rank: int) -> int:

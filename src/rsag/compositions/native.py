@@ -39,6 +39,7 @@ def all_gather_in_place(m: Recorder, full: View, op: str) -> View:  # noqa: ARG0
 ALL_REDUCE = Composition(
     name="all_reduce",
     run=all_reduce,
+    in_place=True,
     summary="the collective itself, in place",
     multiple_of=any_numel,
 )

@@ -15,6 +15,7 @@ def reduce_broadcast(m: Recorder, full: View, op: str) -> View:
 REDUCE_BROADCAST = Composition(
     name="reduce_broadcast",
     run=reduce_broadcast,
+    in_place=True,
     multiple_of=any_numel,
     summary="reduced to rank 0, broadcast from it",
 )

@@ -80,6 +80,7 @@ ALL_REDUCE = Composition(
     name="ring_all_reduce",
     run=all_reduce,
     folds=True,
+    in_place=True,
     summary="2(N-1) steps round a ring: scatter, then gather",
 )
 REDUCE_SCATTER = Composition(

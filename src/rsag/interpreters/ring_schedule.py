@@ -87,7 +87,7 @@ def ring_schedule(programs: Sequence[Program]) -> RingSchedule:
         collective=first.target,
         world_size=first.world_size,
         numel=first.numel,
-        in_place=first.result.buffer == first.input.buffer,
+        in_place=first.in_place,
         chunks=tuple((chunk * q, (chunk + 1) * q) for chunk in range(first.world_size)),
         initial=initial,
         opening=tuple(said[0].name for said in names if said),

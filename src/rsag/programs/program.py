@@ -27,11 +27,14 @@ def world_size_multiple(world_size: int) -> int:
 class Composition:
     """A way to reach what the target collective promises. Ownership is part of the type.
 
-    `run` gets the target's send buffer: M elements, or M/N where the target is all_gather (with `in_place` the whole M,
-    of which the rank's own slice is written). `consumes`: the input is given away, it may be released, and the result
-    may be another buffer; otherwise a result that lies elsewhere leaves the input as it was. `symmetric`: the input
-    must lie in memory that peers can read. `multiple_of(N)`: M must be a multiple of it. `folds`: values are combined
-    pairwise outside of collectives, which an average does not survive.
+    `run` gets the target's send buffer: M elements, or M/N where the target is all_gather (in place the whole M, of
+    which the rank's own slice is written). The caller keeps that input: at the end it is as it was, and the result lies
+    outside it. With `in_place` the result lies inside it instead: it is the input, of a reduce_scatter the rank's own
+    slice of it, and the rest is undefined. With `consumes` the input is given away: it may be changed, released, or
+    hold the result.
+
+    `symmetric`: the input must lie in memory that peers can read. `multiple_of(N)`: M must be a multiple of it.
+    `folds`: values are combined pairwise outside of collectives, which an average does not survive.
     """
 
     name: str
@@ -75,7 +78,10 @@ class Program:
 
 
 def input_numel(composition: Composition, numel: int, world_size: int) -> int:
-    """Elements of the buffer that `composition` is given for a full payload of `numel`."""
+    """Elements of the buffer that `composition` is given for a full payload of `numel`: the target's send buffer.
+
+    Only an all_gather in place is given its receive buffer, which the send buffer is a slice of.
+    """
     if composition.target is Kind.ALL_GATHER and not composition.in_place:
         return COLLECTIVES[Kind.ALL_GATHER].count(numel, world_size)
     return numel

@@ -104,10 +104,16 @@ class Prover:
             )
 
     def _check_loans(self, programs: Sequence[Program], outcome: Outcome) -> None:
-        """A borrowed input that does not hold the result is as the caller left it."""
+        """An input that the caller keeps is as it was, and the result is elsewhere.
+
+        Of what works in place the recorder knows that the result is inside; what is consumed nobody asks for.
+        """
         for program in programs:
-            if program.consumes or program.result.buffer == program.input.buffer:
+            if program.consumes or program.in_place:
                 continue
+            if program.result.buffer == program.input.buffer:
+                message = f"rank {program.rank}'s result lies in an input that the caller keeps: declare in_place"
+                raise Refuted(Contract.PROGRAM, message, rank=program.rank)
             lent = self.symbols.inputs(program.rank, len(program.input))
             for element, pair in enumerate(zip(outcome.read(program.input), lent)):
                 if pair[0] != pair[1]:

@@ -95,7 +95,7 @@ _LAYOUTS: dict[str, Callable[[Tensor], Tensor]] = {
 
 
 def _observe_layout(context: Context, name: str, make: Callable[[Tensor], Tensor]) -> Observation:
-    """A tensor that is no flat run of memory, reduced in place: its elements must hold the sum, its gaps nothing new."""
+    """A tensor that is no flat run of memory, reduced in place: its elements hold the sum, its gaps nothing new."""
     base = torch.arange(24, dtype=torch.int64, device=context.device) + 100 * context.rank
     tensor = make(base)
     untouched = make(torch.arange(24, device=context.device))

@@ -1,4 +1,4 @@
-"""The latency experiment: every case's rounds, and after some of them a look that all ranks take part in and rank 0 decides."""
+"""The latency experiment: every case's rounds, and after some of them a look that rank 0 decides for all."""
 
 from __future__ import annotations
 

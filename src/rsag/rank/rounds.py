@@ -1,4 +1,4 @@
-"""One round, and the order of its actions: nothing is allocated, captured, logged or written between its first timing and its last."""
+"""One round: nothing is allocated, captured, logged or written between its first timing and its last."""
 
 from __future__ import annotations
 

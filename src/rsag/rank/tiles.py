@@ -1,4 +1,4 @@
-"""Inputs and expected results of timed cases: a short position-coded pattern, tiled, so that checking needs one chunk of memory.
+"""Inputs and expected results of timed cases: a short position-coded pattern, tiled, so that checking needs a chunk.
 
 The pattern's length is a prime: a shard that ends up in the wrong place starts at the wrong phase and differs in almost
 every element.

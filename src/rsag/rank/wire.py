@@ -1,4 +1,4 @@
-"""Bytes that really crossed the wire, from counters that no library of ours or torch's keeps: the kernel's and the driver's."""
+"""Bytes that really crossed the wire, from counters that neither torch nor we keep: the kernel's and the driver's."""
 
 from __future__ import annotations
 
