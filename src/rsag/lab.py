@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import tempfile
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -15,11 +16,13 @@ from rsag.launch.probing import probe_backend
 from rsag.plan import write_plan
 from rsag.proofs.prove import prove_all
 from rsag.proofs.scope import DEFAULT_NUMELS, DEFAULT_RANKS, Numels, parse_ranks
-from rsag.records.codec import dump_document
+from rsag.records.codec import decode, dump_document
 from rsag.records.describe import describe_run
-from rsag.records.plan import Experiment, Plan
+from rsag.records.jsonl import read_rows
+from rsag.records.plan import Backend, Experiment, Plan
+from rsag.records.protocol import ProtocolRow, Protocols
 from rsag.records.run import RunOutcome
-from rsag.records.rundir import CAPABILITIES, PLAN, PROOFS, RUN, VERDICT
+from rsag.records.rundir import CAPABILITIES, PLAN, PROOFS, PROTOCOLS, RUN, VERDICT, rank_file
 from rsag.records.verdict import Verdict
 from rsag.reduction import ReduceOp
 
@@ -78,6 +81,9 @@ def _launch(plan: Plan, directory: Path, circumstances: Circumstances, say: Say)
         say(f"probing {plan.backend.value}")
         capabilities = probe_backend(server, plan.backend, min(plan.world_size, 2), directory)
         dump_document(capabilities, directory / CAPABILITIES)
+        if plan.latency is not None and plan.backend is Backend.NCCL:
+            say("asking NCCL which algorithms and protocols it takes")
+            dump_document(_ask_protocols(server, plan, directory, circumstances), directory / PROTOCOLS)
         names = ", ".join(one.value for one in plan.experiments if one is not Experiment.PROOF)
         say(f"{names} on {plan.world_size} {plan.backend.value} ranks")
         arguments = {"--plan": PLAN, "--out": "", "--capabilities": CAPABILITIES}
@@ -99,3 +105,25 @@ def _launch(plan: Plan, directory: Path, circumstances: Circumstances, say: Say)
     )
     dump_document(run, directory / RUN)
     return report
+
+
+def _ask_protocols(server: ForkServer, plan: Plan, directory: Path, circumstances: Circumstances) -> Protocols:
+    """A pass of its own with the library's log on: nothing is timed, and its files do not stay."""
+    with tempfile.TemporaryDirectory(prefix=".protocols-", dir=directory) as scratch:
+        here = Path(scratch).absolute()
+        log = {"NCCL_DEBUG": "INFO", "NCCL_DEBUG_SUBSYS": "TUNING", "NCCL_DEBUG_FILE": str(here / "nccl-%p.log")}
+        report = server.run(
+            entry=f"{RANK_PROGRAM}:main",
+            arguments=[
+                *("--plan", str(directory.absolute() / PLAN), "--out", str(here), "--protocols"),
+                *("--capabilities", str(directory.absolute() / CAPABILITIES)),
+            ],
+            world_size=plan.world_size,
+            out=here,
+            deadline_s=plan.deadline_s,
+            environment={**circumstances.environment, **log},
+        )
+        if report.outcome is not Outcome.OK:
+            raise failure(report)
+        rows = read_rows(rank_file(here, 0)).rows
+        return Protocols(rows=tuple(decode(ProtocolRow, row) for row in rows if row["kind"] == "protocol"))

@@ -25,6 +25,7 @@ from rsag.rank.latency import observe_latency
 from rsag.rank.matrix import observe_compositions, observe_operators
 from rsag.rank.probe import attempts, probe
 from rsag.rank.process import Place, choose_device, describe, start_groups
+from rsag.rank.protocol import observe_protocols
 from rsag.rank.wire import observe_wire
 from rsag.records.capability import Attempt, Capabilities, Capability
 from rsag.records.codec import dump_document, encode, load_document
@@ -55,6 +56,7 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--plan", type=Path, help="the plan.json to run")
     parser.add_argument("--out", type=Path, required=True, help="directory for rank-NNNN.jsonl")
     parser.add_argument("--capabilities", type=Path, help="what was probed before; without it this run probes")
+    parser.add_argument("--protocols", action="store_true", help="only call each arm once, with NCCL's log on")
     parser.add_argument("--probe", type=int, metavar="FIRST", help="only probe the backend, from attempt FIRST on")
     parser.add_argument("--backend", type=Backend, default=Backend.GLOO, help="with --probe: gloo or nccl")
     parser.add_argument("--timeout", type=float, default=60.0, help="with --probe: seconds a call may take")
@@ -84,9 +86,12 @@ def _run(options: argparse.Namespace, place: Place) -> None:
             capabilities=_capabilities(options, plan, place, device),
             write=lambda record: rows.write(_row(record)),
         )
-        for experiment in plan.experiments:
-            for observe in EXPERIMENTS.get(experiment, ()):
-                observe(context)
+        if options.protocols:
+            observe_protocols(context)
+        else:
+            for experiment in plan.experiments:
+                for observe in EXPERIMENTS.get(experiment, ()):
+                    observe(context)
         rows.end()
     if place.store is None:  # nobody waits for us to judge: leave rank 0 a whole run directory
         collect(options.out, place, control)

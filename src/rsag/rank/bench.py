@@ -81,6 +81,11 @@ class Arm:
         for pieces in self._inputs:
             pieces.fill()
 
+    def call(self) -> None:
+        """Every set once, one after the other."""
+        for bound in self.sets:
+            bound()
+
     def check(self) -> None:
         for pieces in self._results:
             pieces.count_wrong(self._scratch, self._wrong)
@@ -132,8 +137,7 @@ class ArmsBench:
     def call(self, arm: int) -> None:
         """All calls of one timing, one after the other."""
         if arm in self.arms:
-            for bound in self.arms[arm].sets:
-                bound()
+            self.arms[arm].call()
 
 
 class CpuBench(ArmsBench):

@@ -12,8 +12,9 @@ from rsag.records.capability import Capabilities
 from rsag.records.contracts import Observation
 from rsag.records.latency import CaseEnd, LookRow, RoundRow, WireRow
 from rsag.records.plan import Plan
+from rsag.records.protocol import ProtocolRow
 
-Record = Observation | RoundRow | LookRow | CaseEnd | WireRow
+Record = Observation | RoundRow | LookRow | CaseEnd | WireRow | ProtocolRow
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

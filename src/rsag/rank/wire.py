@@ -100,8 +100,7 @@ def _count(context: Context, counter: Counter, bound: Arm, calls: int) -> tuple[
 
 def _run(bound: Arm, calls: int, device: torch.device) -> None:
     for _ in range(calls):
-        for one in bound.sets:
-            one()
+        bound.call()
     if device.type == "cuda":
         torch.cuda.synchronize()
 

@@ -226,14 +226,14 @@ class LatencyRow:
     outcome: TimeOutcome | None
     ratio: float | None
     interval: tuple[float, float] | None
-    median_us: float | None
-    p95_us: float | None
-    p99_us: float | None
-    mean_us: float | None
-    cv: float | None
-    min_median_us: float | None
-    gbps: float | None
-    ring_gbps: float | None
+    median_us: float | None = None
+    p95_us: float | None = None
+    p99_us: float | None = None
+    mean_us: float | None = None
+    cv: float | None = None
+    min_median_us: float | None = None
+    gbps: float | None = None
+    ring_gbps: float | None = None
     rounds: int
     stop: Stop | None
     round_values: tuple[float, ...]

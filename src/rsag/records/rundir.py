@@ -16,6 +16,7 @@ PLAN = "plan.json"
 PROGRAMS = "programs.json"
 PROOFS = "proofs.json"
 CAPABILITIES = "capabilities.json"
+PROTOCOLS = "protocols.json"
 RUN = "run.json"
 VERDICT = "verdict.json"
 
