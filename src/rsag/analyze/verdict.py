@@ -3,12 +3,18 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Sequence
 from pathlib import Path
+from typing import TypeVar
 
+from rsag.analyze.claims import run_sentence
 from rsag.analyze.contracts import judge_contracts
+from rsag.analyze.latency import judge_latency
+from rsag.analyze.wire import judge_wire
 from rsag.records.codec import decode, load_document
 from rsag.records.contracts import ContractOutcome, ContractRow, Observation
 from rsag.records.jsonl import RankFile, read_rows
+from rsag.records.latency import CaseEnd, LatencyRow, LookRow, ReasonCode, RoundRow, WireRow
 from rsag.records.plan import Experiment, Plan, Prediction
 from rsag.records.proof import ProofOutcome, Proofs
 from rsag.records.rundir import PLAN, PROOFS, rank_files, require_run_directory
@@ -25,12 +31,18 @@ def judge(directory: Path) -> Verdict:
     plan = load_document(Plan, require_run_directory(directory) / PLAN)
     proofs = load_document(Proofs, directory / PROOFS) if (directory / PROOFS).exists() else None
     files = {rank: read_rows(path) for rank, path in rank_files(directory)}
-    problems = _problems(plan, proofs, files)
     rows: tuple[ContractRow, ...] = ()
     if Experiment.CONTRACTS in plan.experiments:
-        rows = judge_contracts(plan, {rank: _observations(file) for rank, file in files.items()})
+        rows = judge_contracts(plan, {rank: _rows(file, Observation) for rank, file in files.items()})
+    wire = judge_wire(plan, {rank: _rows(file, WireRow) for rank, file in files.items()})
+    latency: tuple[LatencyRow, ...] = ()
+    if Experiment.LATENCY in plan.experiments:
+        timed = {rank: [row for kind in _TIMED for row in _rows(file, kind)] for rank, file in files.items()}
+        latency = judge_latency(plan, timed, wire)
+    problems = [*_problems(plan, proofs, files), *_of_latency(latency, _DAMAGED)]
     failed = Counter(row.contract for row in rows if row.outcome is ContractOutcome.FAIL)
     reasons = [*problems, *(f"{contract} fails on {count} ranks" for contract, count in failed.items())]
+    reasons += _of_latency(latency, {ReasonCode.WRONG_RESULT})
     if proofs is not None:
         reasons += [f"{row.composition} is refuted under {row.op.value}" for row in proofs.refuted]
     outcome = VerdictOutcome.PASS if not reasons else VerdictOutcome.FAIL
@@ -46,20 +58,51 @@ def judge(directory: Path) -> Verdict:
             _not_examined(Meaning.STATE, "memory between the halves was not measured in this run"),
         ),
         contracts=rows,
+        latency=latency,
+        wire=wire,
+        sentence=run_sentence(latency),
     )
 
 
-def _observations(file: RankFile) -> list[Observation]:
+_KINDS: dict[type, str] = {
+    Observation: "observation",
+    RoundRow: "round",
+    LookRow: "look",
+    CaseEnd: "case-end",
+    WireRow: "wire",
+}
+_TIMED: tuple[type[RoundRow] | type[LookRow] | type[CaseEnd], ...] = (RoundRow, LookRow, CaseEnd)
+
+_DAMAGED = {ReasonCode.NO_RECORDS, ReasonCode.BAD_TIMES, ReasonCode.DECISION_DIFFERS}
+"""Flaws of the records, so that the run cannot be judged whole; that A/A differs is a finding about one case."""
+
+R = TypeVar("R")
+
+
+def _rows(file: RankFile, kind: type[R]) -> list[R]:
     return [
-        decode(Observation, row, where=f"{file.path}: row {number}")
+        decode(kind, row, where=f"{file.path}: row {number}")
         for number, row in enumerate(file.rows, start=2)
-        if row.get("kind") == "observation"
+        if row.get("kind") == _KINDS[kind]
+    ]
+
+
+def _of_latency(rows: Sequence[LatencyRow], codes: set[ReasonCode]) -> list[str]:
+    """What rows say under these codes, each thing once with the number of cases that it is said of."""
+    cases: dict[str, set[tuple[object, ...]]] = {}
+    for row in rows:
+        for reason in row.reasons:
+            if reason.code in codes:
+                cases.setdefault(reason.message, set()).add((row.bytes, row.dtype, row.op, row.clock, row.calls))
+    return [
+        f"latency: {message} ({len(where)} {'case' if len(where) == 1 else 'cases'})"
+        for message, where in cases.items()
     ]
 
 
 def _problems(plan: Plan, proofs: Proofs | None, files: dict[int, RankFile]) -> list[str]:
     """What keeps this run from being judged whole. Under torchrun nothing is proved, whatever the plan says."""
-    if Experiment.CONTRACTS not in plan.experiments:
+    if set(plan.experiments) <= {Experiment.PROOF}:
         return [] if proofs is not None else [f"no {PROOFS}, and nothing else to judge by"]
     missing = [rank for rank in range(plan.world_size) if rank not in files]
     problems = [f"no records of rank {', '.join(map(str, missing))}"] if missing else []

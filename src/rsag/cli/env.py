@@ -77,7 +77,8 @@ def _probe(backends: list[Backend]) -> list[Capabilities]:
     from rsag.launch.devices import most_ranks
     from rsag.launch.probing import probe_backend
 
+    world_sizes = [min(2, most_ranks(one)[0]) for one in backends]
     with tempfile.TemporaryDirectory(prefix="rsag-env-") as scratch:
         out = Path(scratch)
         with ForkServer(out=out, environment=os.environ, preload=PRELOAD) as server:
-            return [probe_backend(server, one, min(2, most_ranks(one)[0]), out) for one in backends]
+            return [probe_backend(server, one, world_size, out) for one, world_size in zip(backends, world_sizes)]

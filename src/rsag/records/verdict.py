@@ -7,6 +7,7 @@ from enum import Enum
 from typing import ClassVar
 
 from rsag.records.contracts import ContractRow
+from rsag.records.latency import LatencyRow, WireVerdict
 
 
 class Meaning(str, Enum):
@@ -40,7 +41,7 @@ class VerdictOutcome(str, Enum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Verdict:
-    """The judgement of one run directory."""
+    """The judgement of one run directory. `sentence` is what may be claimed of all its latency rows together."""
 
     schema: ClassVar[str] = "verdict"
     version: ClassVar[int] = 1
@@ -49,3 +50,6 @@ class Verdict:
     reasons: tuple[str, ...]
     equivalence: tuple[Equivalence, ...]
     contracts: tuple[ContractRow, ...]
+    latency: tuple[LatencyRow, ...] = ()
+    wire: tuple[WireVerdict, ...] = ()
+    sentence: str = ""

@@ -1,4 +1,4 @@
-"""What the launcher's tests wait for and look at in /proc."""
+"""A launcher in short words, and what tests wait for and look at in /proc."""
 
 from __future__ import annotations
 

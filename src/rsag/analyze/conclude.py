@@ -1,0 +1,162 @@
+"""From the samples of one case to what may be said of each arm, and what speaks against the case as a whole."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+from rsag.analyze.describe import chapter_ratio, describe
+from rsag.analyze.samples import Samples
+from rsag.records.latency import ArmRole, Gate, LatencyPlan, LookRow, Reason, ReasonCode, TimeOutcome
+from rsag.stats import LOOKS, Decision, Stop, decide
+
+COMPARED = (ArmRole.CANDIDATE, ArmRole.CONTROL)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Conclusion:
+    """What is said of one arm: no outcome where nothing is asked of it, a ratio only where there is an answer.
+
+    `values` are the log-ratios of the rounds that the decision rests on.
+    """
+
+    outcome: TimeOutcome | None = None
+    ratio: float | None = None
+    decision: Decision | None = None
+    values: tuple[float, ...] = ()
+    reasons: tuple[Reason, ...] = ()
+
+
+def conclude(plan: LatencyPlan, samples: Samples, looks: Sequence[LookRow]) -> list[Conclusion]:
+    """One conclusion per arm, in the order of the plan. What rank 0 decided at its `looks` is decided again here."""
+    direct = direct_arm(plan)
+    values = [samples.values(direct, index) if arm.role in COMPARED else None for index, arm in enumerate(plan.arms)]
+    against_all = [
+        *_unlike_the_ranks(plan, values, samples.num_rounds, looks),
+        *_harness_at_fault(plan, samples, values),
+    ]
+    conclusions = []
+    for index, own in enumerate(values):
+        if own is None:
+            conclusions.append(Conclusion())
+            continue
+        decision = decide_again(plan, own)
+        against = (*against_all, *_wrong(plan, samples, index))
+        if against:
+            reasons = tuple(dict.fromkeys(against))
+            conclusions.append(Conclusion(outcome=TimeOutcome.INVALID, decision=decision, reasons=reasons))
+        elif plan.gate is Gate.CV:
+            conclusions.append(_by_cv(samples, direct, index, decision))
+        else:
+            conclusions.append(_by_rounds(own, decision))
+    return conclusions
+
+
+def direct_arm(plan: LatencyPlan) -> int:
+    """The index of the arm that all others are compared with."""
+    return next(index for index, arm in enumerate(plan.arms) if arm.role is ArmRole.DIRECT)
+
+
+def decide_again(plan: LatencyPlan, values: Sequence[float]) -> Decision:
+    """The decision that the ranks came to on the same rounds."""
+    margin = None if plan.margin is None else math.log1p(plan.margin)
+    return decide(values, margin, precisely=plan.precisely)
+
+
+# ----------------------------------------------------------------------------------------------------------- two gates
+
+
+def _by_rounds(values: Sequence[float], decision: Decision) -> Conclusion:
+    outcome = _outcome(decision)
+    answered = outcome is not TimeOutcome.INCONCLUSIVE
+    return Conclusion(
+        outcome=outcome,
+        ratio=math.exp(decision.interval.estimate) if answered else None,
+        decision=decision,
+        values=tuple(values[: decision.rounds]),
+        reasons=() if answered else (_why_undecided(decision),),
+    )
+
+
+def _outcome(decision: Decision) -> TimeOutcome:
+    """An interval without 1 is an answer at every look, also where the run ended before it was precise enough."""
+    if decision.stop is Stop.EQUIVALENT:
+        return TimeOutcome.EQUIVALENT
+    if decision.interval.low > 0:
+        return TimeOutcome.SLOWER
+    return TimeOutcome.FASTER if decision.interval.high < 0 else TimeOutcome.INCONCLUSIVE
+
+
+def _why_undecided(decision: Decision) -> Reason:
+    if not math.isfinite(decision.interval.half_width):
+        message = f"{decision.rounds} rounds, and the first look is at {LOOKS[0].rounds}"
+        return Reason(code=ReasonCode.TOO_FEW_ROUNDS, message=message)
+    least = f"{math.expm1(decision.interval.half_width):.1%}"
+    if decision.stop is Stop.PRECISE:
+        message = f"{decision.rounds} rounds fix it to within {least}, and 1 is inside"
+        return Reason(code=ReasonCode.HOLDS_ONE, message=message)
+    message = f"{decision.rounds} rounds could have found a difference of {least} or more"
+    return Reason(code=ReasonCode.TOO_FEW_ROUNDS, message=message)
+
+
+def _by_cv(samples: Samples, direct: int, index: int, decision: Decision) -> Conclusion:
+    reference, own = describe(samples.maxima[direct]), describe(samples.maxima[index])
+    ratio = chapter_ratio(reference, own)
+    if ratio is None:
+        message = f"CV {reference.cv:.2%} (direct) and {own.cv:.2%}, where both must be at most 5 %"
+        reason = Reason(code=ReasonCode.UNSTABLE_CV, message=message)
+    elif ratio == 1:
+        reason = Reason(code=ReasonCode.HOLDS_ONE, message="the medians are the same")
+    else:
+        outcome = TimeOutcome.SLOWER if ratio > 1 else TimeOutcome.FASTER
+        return Conclusion(outcome=outcome, ratio=ratio, decision=decision)
+    return Conclusion(outcome=TimeOutcome.INCONCLUSIVE, decision=decision, reasons=(reason,))
+
+
+# --------------------------------------------------------------------------------------- what speaks against the case
+
+Values = Sequence[list[float] | None]
+"""Per arm the log-ratios of all rounds; None for an arm that is not compared."""
+
+
+def _unlike_the_ranks(plan: LatencyPlan, values: Values, num_rounds: int, looks: Sequence[LookRow]) -> Iterator[Reason]:
+    """Looks that ended otherwise on rank 0 than here, or that it never took."""
+    for look in LOOKS:
+        if look.rounds < num_rounds and look.rounds not in [row.rounds for row in looks]:
+            message = f"rank 0 went on after {look.rounds} rounds without a look"
+            yield Reason(code=ReasonCode.DECISION_DIFFERS, message=message)
+    for row in looks:
+        if row.rounds > num_rounds:
+            message = f"rank 0 decided on {row.rounds} rounds, of which {num_rounds} are left on all ranks"
+            yield Reason(code=ReasonCode.NO_RECORDS, message=message)
+            continue
+        stops = tuple(None if own is None else decide_again(plan, own[: row.rounds]).stop for own in values)
+        if stops != row.stops:
+            message = f"after {row.rounds} rounds rank 0 found {_words(row.stops)}, the judge {_words(stops)}"
+            yield Reason(code=ReasonCode.DECISION_DIFFERS, message=message)
+
+
+def _words(stops: Sequence[Stop | None]) -> str:
+    return ", ".join("-" if stop is None else stop.value for stop in stops)
+
+
+def _harness_at_fault(plan: LatencyPlan, samples: Samples, values: Values) -> Iterator[Reason]:
+    """The direct arm comes out wrong, or unlike itself."""
+    for index, arm in enumerate(plan.arms):
+        if arm.role in (ArmRole.DIRECT, ArmRole.CONTROL):
+            yield from _wrong(plan, samples, index)
+        own = values[index]
+        if arm.role is ArmRole.CONTROL and own is not None and plan.gate is Gate.ROUNDS:
+            decision = decide_again(plan, own)
+            if _outcome(decision) in (TimeOutcome.SLOWER, TimeOutcome.FASTER):
+                low, high = math.exp(decision.interval.low), math.exp(decision.interval.high)
+                message = f"{arm.composition} against itself: {low:.3f} to {high:.3f}, so the harness favours a place"
+                yield Reason(code=ReasonCode.AA_DIFFERS, message=message)
+
+
+def _wrong(plan: LatencyPlan, samples: Samples, index: int) -> Iterator[Reason]:
+    count = samples.wrong[index]
+    if count:
+        message = f"{count:,} wrong elements in the results of {plan.arms[index].composition}"
+        yield Reason(code=ReasonCode.WRONG_RESULT, message=message)

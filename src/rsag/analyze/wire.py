@@ -1,0 +1,133 @@
+"""Bytes on the wire, counted and predicted: where they agree, and what explains it where they do not."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+
+from rsag.collectives import Kind
+from rsag.records.latency import (
+    ArmRole,
+    Case,
+    PredictedCost,
+    PredictionOutcome,
+    Reason,
+    ReasonCode,
+    WireRow,
+    WireVerdict,
+)
+from rsag.records.plan import Backend, Plan, Prediction
+
+TOLERANCE = 0.01
+
+HEADER_BYTES_PER_STEP = 512
+"""What Gloo sends beside the payload: measured at 1 KiB to 1 MiB on four ranks, 1.7 to 2.1 KiB for the 6 steps of an
+AllReduce (a 40-byte preamble a message, and the messages that say a buffer is free)."""
+
+MAX_HEADER_SHARE = 0.25
+"""Where the allowance for headers is more than this part of the payload, agreement would mean nothing."""
+
+_FACTORS = (
+    (1.0, None, ""),
+    (16 / 15, ReasonCode.PROTOCOL_LL128, "16/15 of the payload, as LL128 sends it: 8 bytes of flags in every 128"),
+    (2.0, ReasonCode.PROTOCOL_LL, "twice the payload, as LL sends it: a flag beside every word"),
+)
+"""NCCL's protocols by what they put on the wire (its SIMPLE sends the payload alone)."""
+
+
+def judge_wire(plan: Plan, records: Mapping[int, Iterable[WireRow]]) -> tuple[WireVerdict, ...]:
+    """A verdict on the bytes sent per row, by cases, arms and ranks; the control and the null arm have none."""
+    timing = plan.latency
+    if timing is None:
+        return ()
+    rows = [(row.case, row.arm, rank, row) for rank, own in records.items() for row in own]
+    return tuple(
+        _judge(plan, timing.wire_cases[case], timing.arms[arm].composition, rank, row)
+        for case, arm, rank, row in sorted(rows, key=lambda found: found[:3])
+        if timing.arms[arm].role in (ArmRole.DIRECT, ArmRole.CANDIDATE)
+    )
+
+
+def predict(plan: Plan, composition: str, rank: int, payload_bytes: int) -> PredictedCost | None:
+    """The plan's prediction, scaled from the payload that it was made for; None where it predicts nothing."""
+    row = _prediction(plan, composition, rank)
+    if row is None:
+        return None
+    return PredictedCost(steps=row.steps, sent_bytes=row.sent_bytes * payload_bytes / _payload_bytes(plan, row))
+
+
+def _prediction(plan: Plan, composition: str, rank: int) -> Prediction | None:
+    rows = (row for row in plan.predictions if row.composition == composition and row.rank == rank)
+    return next(rows, None)
+
+
+def _payload_bytes(plan: Plan, row: Prediction) -> int:
+    return row.numel * plan.dtype.itemsize
+
+
+def _judge(plan: Plan, case: Case, composition: str, rank: int, row: WireRow) -> WireVerdict:
+    cost = predict(plan, composition, rank, case.bytes)
+    if row.sent_bytes is None:
+        outcome, reasons = _cannot_tell(ReasonCode.NOT_MEASURED, row.reason or "no counter, and no word why")
+    elif cost is None:
+        outcome, reasons = _cannot_tell(ReasonCode.NOT_PREDICTED, f"the plan predicts nothing for {composition}")
+    elif plan.backend is Backend.GLOO:
+        outcome, reasons = _on_gloo(plan, case, cost, row.sent_bytes, scatters=_scatters(plan, composition))
+    else:
+        outcome, reasons = _on_nccl(case, cost, row.sent_bytes)
+    return WireVerdict(
+        composition=composition,
+        rank=rank,
+        bytes=case.bytes,
+        predicted_bytes=None if cost is None else cost.sent_bytes,
+        measured_bytes=row.sent_bytes,
+        outcome=outcome,
+        reasons=reasons,
+    )
+
+
+_Judgement = tuple[PredictionOutcome, tuple[Reason, ...]]
+
+
+def _cannot_tell(code: ReasonCode, message: str) -> _Judgement:
+    return PredictionOutcome.CANNOT_TELL, (Reason(code=code, message=message),)
+
+
+def _on_gloo(plan: Plan, case: Case, cost: PredictedCost, sent_bytes: float, *, scatters: bool) -> _Judgement:
+    headers = HEADER_BYTES_PER_STEP * cost.steps
+    if headers > MAX_HEADER_SHARE * cost.sent_bytes > 0:
+        message = f"headers may be {headers:,} B beside the {cost.sent_bytes:,.0f} B predicted"
+        return _cannot_tell(ReasonCode.HEADERS, message)
+    if _is_near(sent_bytes, cost.sent_bytes, headers):
+        return PredictionOutcome.AGREES, ()
+    # Gloo's ReduceScatter is a whole AllReduce, of which a slice is kept: it sends its own share a second time.
+    twice = cost.sent_bytes + case.bytes * (plan.world_size - 1) / plan.world_size
+    if scatters and _is_near(sent_bytes, twice, headers):
+        message = f"Gloo's ReduceScatter moves a whole AllReduce: {_multiples(case, cost, sent_bytes)}"
+        return PredictionOutcome.DIFFERS, (Reason(code=ReasonCode.GLOO_REDUCE_SCATTER, message=message),)
+    return _differs(case, cost, sent_bytes)
+
+
+def _on_nccl(case: Case, cost: PredictedCost, sent_bytes: float) -> _Judgement:
+    for factor, code, message in _FACTORS:
+        if _is_near(sent_bytes, factor * cost.sent_bytes):
+            reasons = () if code is None else (Reason(code=code, message=message),)
+            return PredictionOutcome.AGREES, reasons
+    return _differs(case, cost, sent_bytes)
+
+
+def _differs(case: Case, cost: PredictedCost, sent_bytes: float) -> _Judgement:
+    message = f"nothing known explains {_multiples(case, cost, sent_bytes)}"
+    return PredictionOutcome.DIFFERS, (Reason(code=ReasonCode.BYTES_DIFFER, message=message),)
+
+
+def _is_near(sent_bytes: float, wanted: float, headers: float = 0) -> bool:
+    return (1 - TOLERANCE) * wanted <= sent_bytes <= (1 + TOLERANCE) * wanted + headers
+
+
+def _multiples(case: Case, cost: PredictedCost, sent_bytes: float) -> str:
+    return f"{sent_bytes / case.bytes:.2f} M against {cost.sent_bytes / case.bytes:.2f} M"
+
+
+def _scatters(plan: Plan, composition: str) -> bool:
+    row = _prediction(plan, composition, 0)
+    return row is not None and Kind.REDUCE_SCATTER.value in row.calls
