@@ -24,12 +24,15 @@ from rsag.records.protocol import ProtocolRow, Protocols
 from rsag.records.run import RunOutcome
 from rsag.records.rundir import CAPABILITIES, PLAN, PROOFS, PROTOCOLS, RUN, VERDICT, rank_file
 from rsag.records.verdict import Verdict
+from rsag.records.watch import watched
 from rsag.reduction import ReduceOp
 
 RANK_PROGRAM = "rsag.rank.__main__"
 PRELOAD = ("torch", "torch.distributed", RANK_PROGRAM)
 PROVED_OPS = (ReduceOp.SUM, ReduceOp.MAX, ReduceOp.PRODUCT)
 Say = Callable[[str], None]
+Watch = Callable[[Mapping[str, object]], None]
+"""Is given each row of rank 0 as it is written."""
 
 _OUTCOMES = {
     Outcome.OK: RunOutcome.COMPLETE,
@@ -47,7 +50,13 @@ class Circumstances:
     command: str
 
 
-def run_plan(plan: Plan, directory: Path, circumstances: Circumstances, say: Say = lambda _: None) -> Verdict:
+def run_plan(
+    plan: Plan,
+    directory: Path,
+    circumstances: Circumstances,
+    say: Say = lambda _: None,
+    watch: Watch = lambda _: None,
+) -> Verdict:
     """Do what `plan` says in `directory`, which is empty, and judge it.
 
     Raises RunFailedError where a rank died or the deadline passed; what was recorded until then, the verdict on it
@@ -66,7 +75,7 @@ def run_plan(plan: Plan, directory: Path, circumstances: Circumstances, say: Say
         say(f"{proofs.num_worlds:,} worlds in {proofs.seconds:.1f} s, {len(proofs.refuted)} refuted")
     report = None
     if set(plan.experiments) - {Experiment.PROOF}:
-        report = _launch(plan, directory, circumstances, say)
+        report = _launch(plan, directory, circumstances, say, watch)
     verdict = judge(directory)
     dump_document(verdict, directory / VERDICT)
     if report is not None and report.outcome is not Outcome.OK:
@@ -74,7 +83,7 @@ def run_plan(plan: Plan, directory: Path, circumstances: Circumstances, say: Say
     return verdict
 
 
-def _launch(plan: Plan, directory: Path, circumstances: Circumstances, say: Say) -> LaunchReport:
+def _launch(plan: Plan, directory: Path, circumstances: Circumstances, say: Say, watch: Watch) -> LaunchReport:
     began = time.perf_counter()
     say("starting torch")
     with ForkServer(out=directory, environment=circumstances.environment, preload=PRELOAD) as server:
@@ -87,13 +96,16 @@ def _launch(plan: Plan, directory: Path, circumstances: Circumstances, say: Say)
         names = ", ".join(one.value for one in plan.experiments if one is not Experiment.PROOF)
         say(f"{names} on {plan.world_size} {plan.backend.value} ranks")
         arguments = {"--plan": PLAN, "--out": "", "--capabilities": CAPABILITIES}
-        report = server.run(
-            entry=f"{RANK_PROGRAM}:main",
-            arguments=[part for name, file in arguments.items() for part in (name, str(directory.absolute() / file))],
-            world_size=plan.world_size,
-            out=directory,
-            deadline_s=plan.deadline_s,
-        )
+        with watched(rank_file(directory, 0), watch):
+            report = server.run(
+                entry=f"{RANK_PROGRAM}:main",
+                arguments=[
+                    part for name, file in arguments.items() for part in (name, str(directory.absolute() / file))
+                ],
+                world_size=plan.world_size,
+                out=directory,
+                deadline_s=plan.deadline_s,
+            )
     run = describe_run(
         directory,
         started_utc=circumstances.started_utc,

@@ -156,6 +156,7 @@ def _described(row: LatencyRow, samples: Samples, index: int, direct: int, world
     maxima, minima = samples.maxima[index], samples.minima[index]
     summary = describe(maxima)
     is_null = row.role is ArmRole.NULL
+    is_valid = row.role in COMPARED and row.outcome is not TimeOutcome.INVALID
     moved_bytes = 0 if is_null else row.bytes
     odd = () if is_null else diagnose(maxima, minima, samples.positions[index])
     return dataclasses.replace(
@@ -168,7 +169,7 @@ def _described(row: LatencyRow, samples: Samples, index: int, direct: int, world
         min_median_us=describe(minima).median_us,
         gbps=payload_gbps(moved_bytes, summary.median_us),
         ring_gbps=ring_gbps(moved_bytes, summary.median_us, world_size),
-        cv_ratio=chapter_ratio(describe(samples.maxima[direct]), summary) if row.role in COMPARED else None,
+        cv_ratio=chapter_ratio(describe(samples.maxima[direct]), summary) if is_valid else None,
         reasons=(*row.reasons, *odd),
     )
 

@@ -68,7 +68,7 @@ def _mutants(as_json: bool) -> int:
         out = console()
         out.print(mutation_table(judged))
         out.print(
-            f"\nOn {judged.world_size} ranks. 'blind': the oracle passes a wrong composition. The first two look at the "
+            f"\nOn {judged.world_size} ranks. 'blind': the oracle passes a wrong composition. The first two see the "
             "full result of one lucky schedule; a wrong shard state, a race or a lifetime is out of their sight."
         )
     return ExitCode.DONE if all(row.as_named for row in judged.rows) else ExitCode.REFUTED

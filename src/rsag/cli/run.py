@@ -12,25 +12,30 @@ from typing import TYPE_CHECKING
 import click
 
 from rsag.cli.options import json_option, print_json
+from rsag.cli.timing import Timing, plan_timing, timing_options
 from rsag.errors import ExitCode, UsageError, unknown_name
 
 if TYPE_CHECKING:
-    from rsag.records.plan import Backend, Experiment
+    from rsag.analyze.claims import FailOn
+    from rsag.records.plan import Backend, Experiment, Plan
+    from rsag.records.verdict import Verdict
+
+PATH = click.Path(path_type=Path)
 
 
 @click.command("run")
-@click.option("--only", metavar="NAMES", help="Experiments, by commas: proof, contracts. Default: all of them.")
+@click.option("--only", metavar="NAMES", help="Experiments: proof, contracts, latency, wire. Default: all.")
 @click.option("--world-size", "-n", type=int, help="Ranks. Default: the GPUs (at most 4) under NCCL, 4 under Gloo.")
 @click.option("--backend", metavar="NAME", help="gloo or nccl. Default: nccl where there are two GPUs or more.")
 @click.option("--seed", type=int, default=0, show_default=True, help="Starts every random choice.")
-@click.option("--deadline", default="300s", show_default=True, help="Ends ranks that hang.")
-@click.option(
-    "--runs", type=click.Path(path_type=Path), default=Path("runs"), show_default=True, help="Where run directories go."
-)
-@click.option("--out", type=click.Path(path_type=Path), help="This run's directory, instead of a new one under --runs.")
-@click.option(
-    "--save-plan", type=click.Path(path_type=Path), metavar="FILE", help="Write the plan, run nothing: for torchrun."
-)
+@click.option("--deadline", default="600s", show_default=True, help="Ends ranks that hang.")
+@timing_options
+@click.option("--launches", type=int, default=1, show_default=True, help="Fresh sets of processes, merged afterwards.")
+@click.option("--fail-on", "conditions", multiple=True, metavar="WHAT", help="slower:10% or inconclusive: exit 1 or 3.")
+@click.option("--junit", type=PATH, metavar="FILE", help="Also write the verdict as JUnit XML.")
+@click.option("--runs", type=PATH, default=Path("runs"), show_default=True, help="Where run directories go.")
+@click.option("--out", type=PATH, help="This run's directory, instead of a new one under --runs.")
+@click.option("--save-plan", type=PATH, metavar="FILE", help="Write the plan, run nothing: for torchrun.")
 @json_option
 def command(
     only: str | None,
@@ -38,6 +43,10 @@ def command(
     backend: str | None,
     seed: int,
     deadline: str,
+    timing: Timing,
+    launches: int,
+    conditions: tuple[str, ...],
+    junit: Path | None,
     runs: Path,
     out: Path | None,
     save_plan: Path | None,
@@ -49,25 +58,25 @@ def command(
     launcher: write the plan with --save-plan, start `python -m rsag.rank --plan FILE --out DIR` on every rank with
     torchrun, srun or mpirun, then `rsag judge DIR`.
     """
-    from rsag import lab
+    from rsag.analyze.claims import parse_fail_on
     from rsag.plan import make_plan
     from rsag.records.codec import document, dump_document
     from rsag.records.rundir import new_run_directory
     from rsag.units import parse_seconds
 
+    gates = [parse_fail_on(text) for text in conditions]
     on = chosen_backend(backend)
+    ranks = _world_size(world_size, on, elsewhere=save_plan is not None)
     plan = make_plan(
-        world_size=_world_size(world_size, on, elsewhere=save_plan is not None),
+        world_size=ranks,
         backend=on,
         experiments=_experiments(only),
         seed=seed,
         deadline_s=parse_seconds(deadline),
+        latency=None if timing.is_default or ranks == 1 else plan_timing(timing, ranks, on),
     )
     if save_plan is not None:
-        try:
-            save_plan.parent.mkdir(parents=True, exist_ok=True)
-        except OSError as error:
-            raise UsageError(f"{save_plan} cannot be written", got=error.strerror, do="name another path") from error
+        save_plan.parent.mkdir(parents=True, exist_ok=True)
         dump_document(plan, save_plan)
         click.echo(
             f"{save_plan} written. On every host: torchrun --nproc-per-node={plan.world_size} -m rsag.rank "
@@ -77,14 +86,9 @@ def command(
         return ExitCode.DONE
     started = datetime.now(timezone.utc)
     directory = new_run_directory(runs, started_utc=started, out=out)
-    circumstances = lab.Circumstances(
-        environment=os.environ, started_utc=started, command=shlex.join(["rsag", *sys.argv[1:]])
-    )
-    try:
-        verdict = lab.run_plan(plan, directory, circumstances, say=lambda text: click.echo(f"rsag: {text}", err=True))
-    except BaseException:
-        click.echo(f"rsag: what was recorded is in {directory}", err=True)
-        raise
+    if launches > 1:
+        return _run_launches(plan, directory, launches, as_json)
+    verdict = _run(plan, directory, started)
     if as_json:
         print_json(document(verdict))
     else:
@@ -93,7 +97,56 @@ def command(
 
         print_verdict(verdict, console())
     click.echo(f"rsag: run directory {directory}", err=True)
-    return exit_code(verdict.outcome.value)
+    return _gate(verdict, gates, junit)
+
+
+def _run(plan: Plan, directory: Path, started: datetime) -> Verdict:
+    from rsag import lab
+    from rsag.report.progress import Progress
+    from rsag.report.tables import console
+
+    command_line = shlex.join(["rsag", *sys.argv[1:]])
+    circumstances = lab.Circumstances(environment=os.environ, started_utc=started, command=command_line)
+    try:
+        with Progress(plan, console(stderr=True)).live() as progress:
+            return lab.run_plan(plan, directory, circumstances, say=progress.say, watch=progress.watch)
+    except BaseException:
+        click.echo(f"rsag: what was recorded is in {directory}", err=True)
+        raise
+
+
+def _run_launches(plan: Plan, directory: Path, launches: int, as_json: bool) -> int:
+    """The same plan in so many fresh sets of processes, each a run directory of its own, and what they say together."""
+    import dataclasses
+
+    from rsag.cli.merge import merge_runs
+
+    if plan.latency is None:
+        raise UsageError("launches are merged by their times, and nothing is timed", do="leave out --launches")
+    each = []
+    for number in range(launches):
+        here = directory / f"launch-{number + 1:02d}"
+        here.mkdir()
+        click.echo(f"rsag: launch {number + 1} of {launches}", err=True)
+        _run(dataclasses.replace(plan, seed=plan.seed + number), here, datetime.now(timezone.utc))
+        each.append(here)
+    code = merge_runs(each, as_json=as_json, into=directory)
+    click.echo(f"rsag: run directories under {directory}", err=True)
+    return code
+
+
+def _gate(verdict: Verdict, gates: list[FailOn], junit_file: Path | None) -> int:
+    """The exit code: of the verdict itself, else of the first condition that it meets."""
+    from rsag.analyze.claims import fails
+    from rsag.report.junit import junit
+
+    breaches = fails(verdict.latency, gates)
+    if junit_file is not None:
+        junit_file.write_text(junit(verdict, breaches), encoding="utf-8")
+    for breach in breaches:
+        click.echo(f"rsag: --fail-on: {breach.message}", err=True)
+    code = exit_code(verdict.outcome.value)
+    return code if code or not breaches else breaches[0].exit_code
 
 
 def exit_code(outcome: str) -> int:
@@ -131,16 +184,14 @@ def _world_size(asked: int | None, backend: Backend, *, elsewhere: bool) -> int:
     from rsag.launch.devices import most_ranks
     from rsag.records.plan import Backend
 
-    if elsewhere and asked is not None:
-        return asked
     most, why = most_ranks(backend)
     if asked is None:
         return min(4, most)
-    if not 1 <= asked <= most:
+    if asked < 1:
+        raise UsageError("a world has at least one rank", got=asked, expected="1 or more")
+    if asked > most and not elsewhere:
         raise UsageError(
-            f"this machine cannot start so many {backend.value} ranks"
-            if asked > most
-            else "a world has at least one rank",
+            f"this machine cannot start so many {backend.value} ranks",
             got=asked,
             expected=f"1 to {most} ({why})",
             do="use torchrun on several hosts for more" if backend is Backend.NCCL else None,

@@ -29,9 +29,8 @@ from rsag.records.latency import (
     cycle_order,
     round_seed,
 )
-from rsag.stats import LOOKS, Stop, decide, round_value
+from rsag.stats import LOOKS, Decision, decide, round_value
 
-_STOPS = (None, *Stop)
 MEMORY_SHARE = 0.8
 
 
@@ -122,31 +121,43 @@ def _merge(context: Context, rows: Sequence[RoundRow]) -> list[list[list[int]]]:
 
 def _look(context: Context, plan: LatencyPlan, index: int, merged: Sequence[Sequence[Sequence[int]]]) -> bool:
     """Whether to go on. Rank 0 decides and writes the decision down; the judge comes to it again from the rows."""
-    codes = torch.zeros(len(plan.arms), dtype=torch.int64)
+    go_on = torch.zeros(1, dtype=torch.int64)
     if context.rank == 0:
-        stops = decide_arms(plan, merged)
-        codes = torch.tensor([_STOPS.index(stop) for stop in stops])
-    dist.broadcast(codes, 0, group=context.control)
-    stops = [_STOPS[code] for code in codes.tolist()]
-    asked = [arm for arm, one in enumerate(plan.arms) if one.role is ArmRole.CANDIDATE]
-    go_on = len(merged) < plan.max_rounds and any(stops[arm] is None for arm in asked)
-    if context.rank == 0:
-        context.write(LookRow(case=index, rounds=len(merged), stops=tuple(stops), went_on=go_on))
-    return go_on
+        decisions = decide_arms(plan, merged)
+        asked = [made for arm, made in zip(plan.arms, decisions) if arm.role is ArmRole.CANDIDATE]
+        undecided = any(made is None or made.stop is None for made in asked)
+        go_on[0] = int(undecided and len(merged) < plan.max_rounds)
+        look = LookRow(
+            case=index,
+            rounds=len(merged),
+            stops=tuple(None if made is None else made.stop for made in decisions),
+            went_on=bool(go_on),
+            ratios=tuple(None if made is None else _ratio(made) for made in decisions),
+        )
+        context.write(look)
+    dist.broadcast(go_on, 0, group=context.control)
+    return bool(go_on)
 
 
-def decide_arms(plan: LatencyPlan, merged: Sequence[Sequence[Sequence[int]]]) -> list[Stop | None]:
-    """Each arm's decision against the direct one, from the merged rounds so far; None where there is none (yet)."""
+def decide_arms(plan: LatencyPlan, merged: Sequence[Sequence[Sequence[int]]]) -> list[Decision | None]:
+    """Each arm's decision against the direct one, from the rounds so far; None for an arm that is not compared."""
     direct = next(arm for arm, one in enumerate(plan.arms) if one.role is ArmRole.DIRECT)
     margin = None if plan.margin is None else math.log1p(plan.margin)
-    stops: list[Stop | None] = []
+    decisions: list[Decision | None] = []
     for arm, one in enumerate(plan.arms):
         if one.role not in (ArmRole.CANDIDATE, ArmRole.CONTROL):
-            stops.append(None)
+            decisions.append(None)
             continue
         values = [round_value(row[direct][plan.warmup_cycles :], row[arm][plan.warmup_cycles :]) for row in merged]
-        stops.append(decide(values, margin, precisely=plan.precisely).stop)
-    return stops
+        decisions.append(decide(values, margin, precisely=plan.precisely))
+    return decisions
+
+
+def _ratio(decision: Decision) -> tuple[float, float, float] | None:
+    found = decision.interval
+    if math.isinf(found.low) or math.isinf(found.high):
+        return None
+    return math.exp(found.estimate), math.exp(found.low), math.exp(found.high)
 
 
 def _why_too_large(context: Context, case: Case, programs: Sequence[Program | None]) -> str | None:

@@ -68,7 +68,8 @@ class LatencyPlan:
 
     A round's cycles are thus `warmup_cycles + 2 * blocks`, the warm-up first. `margin` is the equivalence margin as a
     ratio (0.01 is 1 %), None for no claim of equivalence. `max_rounds` is the budget: the looks of `rsag.stats.LOOKS`
-    up to it are made. `precisely`: a direction alone does not end a case, its interval must be within 2 % as well. The seed of round r of case c is `round_seed(plan.seed, c, r)`.
+    up to it are made. `precisely`: a direction alone does not end a case, its interval must be within 2 % as well. The
+    seed of round r of case c is `round_seed(plan.seed, c, r)`.
     """
 
     cases: tuple[Case, ...]
@@ -104,8 +105,8 @@ def cycle_order(plan: LatencyPlan, seed: int, case: int, round_number: int) -> t
 class RoundRow:
     """One rank's round of one case, written after it. `ns[arm][cycle]` is the time of one call.
 
-    `started_us[arm][cycle]` counts from the round's start on CLOCK_MONOTONIC; `wrong` are elements that differ from the oracle.
-    The order of arms is the plan's seed's: `rsag.stats.balanced_order`.
+    `started_us[arm][cycle]` counts from the round's start on CLOCK_MONOTONIC; `wrong` are elements that differ from the
+    oracle. The order of arms follows from the plan's seed: `cycle_order`.
     """
 
     kind: Literal["round"] = "round"
@@ -119,13 +120,17 @@ class RoundRow:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LookRow:
-    """What rank 0 decided at a look: per arm, in the order of the plan, why it was done with (None: not yet)."""
+    """What rank 0 decided at a look: per arm, in the order of the plan, why it was done with (None: not yet).
+
+    `ratios` are the arms' (estimate, low, high) over the direct arm at that look, for whoever watches; None without one.
+    """
 
     kind: Literal["look"] = "look"
     case: int
     rounds: int
     stops: tuple[Stop | None, ...]
     went_on: bool
+    ratios: tuple[tuple[float, float, float] | None, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -139,7 +144,7 @@ class CaseEnd:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WireRow:
-    """What one rank's counters say of `calls` calls: bytes sent and received per call, None where they cannot be read."""
+    """What one rank's counters say of `calls` calls: bytes per call, None where they cannot be read."""
 
     kind: Literal["wire"] = "wire"
     case: int
@@ -151,7 +156,7 @@ class WireRow:
     reason: str
 
 
-# ---------------------------------------------------------------------------------------------------- the verdict's rows
+# --------------------------------------------------------------------------------------------------- the verdict's rows
 
 
 class TimeOutcome(str, Enum):
@@ -211,7 +216,7 @@ class LatencyRow:
     so that the difference is skew. All are None where there are no times to describe. `gbps` is M over the median,
     10^9 bytes per second (0 for the null arm, which moves nothing); `ring_gbps` the ring-equivalent bus bandwidth.
     `rounds` are those that the decision rests on, `round_values` their log-ratios: empty where there was no decision.
-    `cv_ratio` is the chapter's rule on the same samples, None where it refuses.
+    `cv_ratio` is the chapter's rule on the same samples, None where it refuses or the row is invalid.
     """
 
     bytes: int

@@ -108,15 +108,17 @@ def _answer(row: LatencyRow, *, wide: bool) -> Text:
     text = Text(row.outcome.value, style=_STYLE[row.outcome])
     if row.ratio is not None:
         text = Text(f"{row.ratio:.3f}x {row.outcome.value}", style=_STYLE[row.outcome])
-    if row.interval is not None and row.outcome is not TimeOutcome.INVALID:
+    if row.interval is not None:
         low, high = row.interval
         text.append(f"{' ' if wide else chr(10)}[{low:.3f}, {high:.3f}]", "dim")
     return text
 
 
 def _chapter(row: LatencyRow) -> str:
-    if row.role not in (ArmRole.CANDIDATE, ArmRole.CONTROL) or row.median_us is None:
+    if row.role not in (ArmRole.CANDIDATE, ArmRole.CONTROL):
         return ""
+    if row.median_us is None or row.outcome is TimeOutcome.INVALID:
+        return NOTHING
     return "unstable" if row.cv_ratio is None else f"{row.cv_ratio:.3f}x"
 
 
@@ -124,7 +126,7 @@ def _chapter(row: LatencyRow) -> str:
 
 
 def wire_table(verdicts: Sequence[WireVerdict]) -> Table:
-    """One line per composition and size, in payloads M sent per call and rank: predicted, and counted over the ranks."""
+    """One line per composition and size, in payloads M sent per call and rank: predicted, and counted over ranks."""
     table = plain_table()
     table.add_column("bytes on the wire", min_width=17)
     for name in ("M", "predicted", "counted"):
