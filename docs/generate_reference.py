@@ -146,7 +146,7 @@ def _planted_faults() -> list[str]:
         "",
         f"The {len(MUTANTS)} mutants of `rsag prove --mutants`, and how each is refuted on {judged.world_size} ranks. "
         f"{judged.num_wrong} break a contract; the others must be accepted. Each is a few lines in "
-        "[mutants.py](../../src/rsag/compositions/mutants.py); none ever runs on real ranks. "
+        "[compositions/mutants](../../src/rsag/compositions/mutants); none ever runs on real ranks. "
         "[How to read a refutation](../howto/read-a-refutation.md) goes through one for each contract.",
         "",
         *_table(("name", "under", "breaks", "refuted with"), rows),
@@ -158,10 +158,11 @@ def _planted_faults() -> list[str]:
 _EXIT_CODES = {
     ExitCode.DONE: "Done. For `prove`: nothing refuted. For `run`, `judge`, `show`: the verdict is *pass*.",
     ExitCode.REFUTED: "Something is refuted: a proof, a contract on real ranks (verdict *fail*), a program that breaks "
-    "a rule when recorded. For `prove --mutants`: a planted fault is not judged as named.",
+    "a rule when recorded; or `--fail-on slower` asked for it. For `prove --mutants`: a fault is not judged as named.",
     ExitCode.WRONG_USE: "The request cannot be carried out: an unknown name, an impossible size, a file that cannot be "
     "read.",
-    ExitCode.NO_ANSWER: "No answer: the verdict is *invalid*, because records are missing or cut short.",
+    ExitCode.NO_ANSWER: "No answer: the verdict is *invalid*, because records are missing or cut short; or "
+    "`--fail-on inconclusive` asked for one.",
     ExitCode.RUN_FAILED: "The run itself failed: a rank died, the deadline passed, a file could not be written.",
 }
 
@@ -198,8 +199,6 @@ def cli_page() -> list[str]:
         "",
         *_table(("code", "meaning"), [(str(code.value), _EXIT_CODES[code]) for code in ExitCode]),
         _row(("130", "Interrupted by Ctrl-C.")),
-        "",
-        "A reader that closes the pipe early (`rsag prove | head -5`) ends the command with 0.",
         "",
         "## rsag",
         "",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import importlib.util
 import re
 from pathlib import Path
@@ -10,11 +11,24 @@ from types import ModuleType
 import pytest
 
 from rsag.compositions.mutants import MUTANTS
+from rsag.programs import Alloc, Local, Program, Release, Start, Wait
 from rsag.proofs.mutation import score
+from rsag.records import capability, contracts, latency, plan, proof, protocol, run, verdict
 from rsag.records.proof import Contract
 
 ROOT = Path(__file__).parents[1]
 PAGES = sorted([*(ROOT / "docs").rglob("*.md"), *ROOT.glob("*.md")])
+
+RECORDS = [
+    *(plan.Plan, plan.Arm, plan.Prediction, plan.ContractsPlan, latency.LatencyPlan, latency.Case, latency.TimedArm),
+    *(Program, Alloc, Release, Local, Start, Wait),
+    *(proof.Proofs, proof.ProofRow, proof.Refutation),
+    *(capability.Capabilities, capability.Capability),
+    *(run.RankInfo, run.Run, contracts.Observation),
+    *(latency.RoundRow, latency.LookRow, latency.CaseEnd, latency.WireRow, protocol.ProtocolRow, protocol.Choice),
+    *(verdict.Verdict, verdict.Equivalence, contracts.ContractRow),
+    *(latency.LatencyRow, latency.PredictedCost, latency.Reason, latency.WireVerdict),
+]
 
 _LINK = re.compile(r"\[[^\]]*\]\(([^)\s]+)\)")
 _FENCE = re.compile(r"^```.*?^```", re.MULTILINE | re.DOTALL)
@@ -67,3 +81,11 @@ def test_the_refutation_shown_for_each_contract_is_one_that_is_really_made(contr
     ]
 
     assert shown != []
+
+
+@pytest.mark.parametrize("record", RECORDS, ids=lambda record: record.__name__)
+def test_the_run_directory_s_page_names_every_key_of_every_record(record: type) -> None:
+    page = (ROOT / "docs" / "reference" / "run-directory.md").read_text()
+    quoted = set(re.findall(r"`(\w+)", page))
+
+    assert set() == {field.name for field in dataclasses.fields(record)} - quoted

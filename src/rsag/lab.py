@@ -87,21 +87,23 @@ def _launch(plan: Plan, directory: Path, circumstances: Circumstances, say: Say,
     began = time.perf_counter()
     say("starting torch")
     with ForkServer(out=directory, environment=circumstances.environment, preload=PRELOAD) as server:
-        say(f"probing {plan.backend.value}")
-        capabilities = probe_backend(server, plan.backend, min(plan.world_size, 2), directory)
-        dump_document(capabilities, directory / CAPABILITIES)
+        if Experiment.CONTRACTS in plan.experiments:
+            say(f"probing {plan.backend.value}")
+            capabilities = probe_backend(server, plan.backend, min(plan.world_size, 2), directory)
+            dump_document(capabilities, directory / CAPABILITIES)
         if plan.latency is not None and plan.backend is Backend.NCCL:
             say("asking NCCL which algorithms and protocols it takes")
             dump_document(_ask_protocols(server, plan, directory, circumstances), directory / PROTOCOLS)
         names = ", ".join(one.value for one in plan.experiments if one is not Experiment.PROOF)
         say(f"{names} on {plan.world_size} {plan.backend.value} ranks")
-        arguments = {"--plan": PLAN, "--out": "", "--capabilities": CAPABILITIES}
+        here = directory.absolute()
+        arguments = ["--plan", str(here / PLAN), "--out", str(here)]
+        if (here / CAPABILITIES).exists():
+            arguments += ["--capabilities", str(here / CAPABILITIES)]
         with watched(rank_file(directory, 0), watch):
             report = server.run(
                 entry=f"{RANK_PROGRAM}:main",
-                arguments=[
-                    part for name, file in arguments.items() for part in (name, str(directory.absolute() / file))
-                ],
+                arguments=arguments,
                 world_size=plan.world_size,
                 out=directory,
                 deadline_s=plan.deadline_s,
@@ -126,10 +128,7 @@ def _ask_protocols(server: ForkServer, plan: Plan, directory: Path, circumstance
         log = {"NCCL_DEBUG": "INFO", "NCCL_DEBUG_SUBSYS": "TUNING", "NCCL_DEBUG_FILE": str(here / "nccl-%p.log")}
         report = server.run(
             entry=f"{RANK_PROGRAM}:main",
-            arguments=[
-                *("--plan", str(directory.absolute() / PLAN), "--out", str(here), "--protocols"),
-                *("--capabilities", str(directory.absolute() / CAPABILITIES)),
-            ],
+            arguments=["--plan", str(directory.absolute() / PLAN), "--out", str(here), "--protocols"],
             world_size=plan.world_size,
             out=here,
             deadline_s=plan.deadline_s,

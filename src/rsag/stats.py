@@ -1,7 +1,8 @@
 """The few statistics that ranks and judge share, in the standard library: both must come to the same decision.
 
-The unit is the *round* (fresh buffers, fresh captures); placement is then noise instead of bias. A case is looked at a few times fixed
-beforehand, and each look spends a part of the 5 %: no stopping rule whatever can exceed their sum (Bonferroni over looks).
+The unit is the *round* (fresh buffers, fresh captures); placement is then noise instead of bias. A case is looked at a
+few times fixed beforehand, and each look spends a part of the 5 %: no stopping rule whatever can exceed their sum
+(Bonferroni over looks).
 """
 
 from __future__ import annotations

@@ -62,17 +62,18 @@ def _consumed(rank: int, world_size: int) -> dict[str, Any]:
     return {"result": result.tolist(), "left": given.untyped_storage().nbytes()}
 
 
-def _base_group(rank: int) -> list[int] | None:
-    """ReduceScatter in a group of ranks 3 and 1, in this order: program rank i is the i-th of them."""
+def _base_group(rank: int) -> dict[str, list[int]]:
+    """In a group of ranks 3 and 1, in this order: program rank i is the i-th of them, also as a root and as a peer."""
     base = api().new_group([3, 1])
     if rank not in (1, 3):
-        return None
-    programs = record_all(find("reduce_scatter"), world_size=2, numel=4, op=ReduceOp.SUM)
-    with Groups(programs, base) as groups:
-        shard = run_owning(programs[groups.rank], torch.arange(4) + 100 * rank, groups)
+        return {}
+    results = {}
+    for name in ("reduce_scatter", "reduce_broadcast", "ring_all_reduce"):
+        programs = record_all(find(name), world_size=2, numel=4, op=ReduceOp.SUM)
+        with Groups(programs, base) as groups:
+            results[name] = run_owning(programs[groups.rank], torch.arange(4) + 100 * rank, groups).tolist()
     dist.destroy_process_group(base)
-    shard_of: list[int] = shard.tolist()
-    return shard_of
+    return results
 
 
 def _disagreements(rank: int) -> dict[str, str]:

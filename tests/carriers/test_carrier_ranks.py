@@ -30,8 +30,11 @@ def test_a_consumed_input_is_gone_on_every_rank(seen: list[dict[str, Any]]) -> N
     assert [expected] * 4 == [rank["consumed"] for rank in seen]
 
 
-def test_the_owner_of_a_shard_is_by_place_in_the_group(seen: list[dict[str, Any]]) -> None:
-    assert [None, [404, 406], None, [400, 402]] == [rank["base group"] for rank in seen]
+def test_owner_root_and_peers_go_by_place_in_the_group(seen: list[dict[str, Any]]) -> None:
+    full = [400, 402, 404, 406]
+    for rank, shard in ((3, full[:2]), (1, full[2:])):
+        expected = {"reduce_scatter": shard, "reduce_broadcast": full, "ring_all_reduce": full}
+        assert expected == seen[rank]["base group"]
 
 
 def test_ranks_that_agree_go_on(seen: list[dict[str, Any]]) -> None:

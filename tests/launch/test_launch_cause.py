@@ -91,6 +91,19 @@ def test_the_last_line_of_a_record_may_date_the_failure(record: str, expected: i
     assert cause(death(tmp_path, 0, 2_000), death(tmp_path, 1, 3_000)) == expected
 
 
+def test_who_could_not_record_its_failure_comes_before_those_who_did(tmp_path: Path) -> None:
+    for rank in (0, 2):
+        (tmp_path / f"rank-{rank:04d}.jsonl").write_text(json.dumps({"kind": "failed", "at_ns": 1_900 + rank}))
+    (tmp_path / "rank-0001.jsonl").write_text('{"kind": "sample"}\n')
+    deaths = [death(tmp_path, rank, 2_000 + 10 * rank) for rank in range(3)]
+    assert cause(*deaths) == 1
+
+
+def test_a_crash_comes_before_who_could_not_record_its_failure(tmp_path: Path) -> None:
+    (tmp_path / "rank-0000.jsonl").write_text('{"kind": "sample"}\n')
+    assert cause(death(tmp_path, 0, 2_000), death(tmp_path, 1, 3_000, signal=signal.SIGSEGV)) == 1
+
+
 def test_a_failure_recorded_after_our_signal_is_no_cause(tmp_path: Path) -> None:
     (tmp_path / "rank-0000.jsonl").write_text(json.dumps({"kind": "failed", "at_ns": 2_500}))
     ours = death(tmp_path, 0, 3_000, signalled_at_ns=2_400)

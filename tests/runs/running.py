@@ -89,7 +89,8 @@ def started(tmp_path: Path, *words: str, world_size: int = 3) -> Iterator[Starte
         start_new_session=True,
     ) as process:
         try:
-            wait_until(lambda: len(first_lines(out)) == world_size, limit_s=60)
+            wait_until(lambda: process.poll() is not None or len(first_lines(out)) == world_size, limit_s=60)
+            assert process.poll() is None, process.communicate()[1]
             pids = {rank: int(line["pid"]) for rank, line in first_lines(out).items()}
             yield Started(
                 process=process,

@@ -39,7 +39,7 @@ def refusal(capsys: pytest.CaptureFixture[str], *words: str) -> str:
         (("run", "--backend", "mpi"), "unknown backend; got 'mpi'"),
         (("emit", "rs_ag_inplace"), "unknown composition; got 'rs_ag_inplace'; did you mean rs_ag_in_place"),
         (("prove", "--op", "summ"), "unknown operator; got 'summ'; did you mean sum?"),
-        (("run", "--backend", "gloo", "-n", "0"), "a world has at least one rank; got 0; expected 1 to "),
+        (("run", "--backend", "gloo", "-n", "0"), "a world has at least one rank; got 0; expected 1 or more"),
         (("run", "--backend", "gloo", "-n", "-3"), "a world has at least one rank; got -3"),
         (("run", "--backend", "gloo", "-n", "1000000"), "cannot start so many gloo ranks; got 1000000; expected 1 to "),
         (("run", "--backend", "gloo", "--deadline", "0"), "a deadline lies ahead; got 0.0; expected seconds above 0"),

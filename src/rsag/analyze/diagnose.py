@@ -18,8 +18,8 @@ MAX_DRIFT = 0.05
 OUTLIER = 3.0
 MIN_SHARE_OUTLIERS = 0.01
 MAX_ORDER_EFFECT = 0.05
-LEAST_GAP, LEAST_SEPARATION, LEAST_SHARE, LEAST_CYCLES = 0.05, 4.0, 0.15, 30
-_STANDARD_ERRORS = 4.0
+LEAST_GAP, LEAST_SHARE, LEAST_CYCLES = 0.05, 0.15, 40
+STANDARD_ERRORS, LEAST_PER_PLACE = 4.5, 12
 
 
 def diagnose(maxima: Sequence[int], minima: Sequence[int], positions: Sequence[int]) -> tuple[Reason, ...]:
@@ -53,7 +53,7 @@ def drift(times: Sequence[int]) -> str | None:
     slopes = [(heights[j] - heights[i]) / (j - i) for i, j in itertools.combinations(range(n), 2)]
     if not slopes:
         return None
-    trend = math.expm1(median(slopes) * (n - 1))
+    trend = math.expm1(median(slopes) * (len(times) - 1) / length)
     score = sum((slope > 0) - (slope < 0) for slope in slopes)
     if abs(trend) <= MAX_DRIFT or abs(score) <= 3 * math.sqrt(n * (n - 1) * (2 * n + 5) / 18):
         return None
@@ -70,10 +70,11 @@ def outliers(times: Sequence[int]) -> str | None:
 
 
 def bimodal(times: Sequence[int]) -> str | None:
-    """Two states: the best split in two groups is 5 % wide and leaves them four of their own spreads apart.
+    """Two states: the best split leaves two groups 5 % apart, and further than that of evenly spread times would.
 
-    The separation is Ashman, Bird & Zepf's D (1994) on the logarithms: 2.7 for a bell cut in halves, 3.5 for a uniform
-    distribution, so 4 is neither. Outliers are left out, and each group holds at least 15 %.
+    Apart is Ashman, Bird & Zepf's D (1994) of the logarithms: 2.7 for a bell cut in halves, 3.5 for a uniform
+    distribution, and by chance 8.5 / sqrt(n) more in 1 % of its samples. Outliers are left out, and each group holds at
+    least 15 % of the rest.
     """
     middle = median(times)
     logs = sorted(math.log(time) for time in times if time <= OUTLIER * middle)
@@ -85,7 +86,7 @@ def bimodal(times: Sequence[int]) -> str | None:
         return None
     gap = fmean(high) - fmean(low)
     spread = math.sqrt((_variance(low) + _variance(high)) / 2)
-    if gap < math.log1p(LEAST_GAP) or gap <= LEAST_SEPARATION * spread:
+    if gap < math.log1p(LEAST_GAP) or gap <= (3.5 + 8.5 / math.sqrt(len(logs))) * spread:
         return None
     return f"two states, {len(high)} of {len(logs)} cycles {math.expm1(gap):.0%} slower than the others"
 
@@ -108,7 +109,7 @@ def _variance(values: Sequence[float]) -> float:
 
 
 def order_effect(times: Sequence[int], positions: Sequence[int]) -> str | None:
-    """Two places in the cycle whose medians differ by more than 5 %, and by more than four of their standard errors.
+    """Two places in the cycle whose medians differ by more than 5 %, and by more than 4.5 standard errors.
 
     The error of a median is taken from the median absolute deviation, as if the middle were a bell's.
     """
@@ -117,7 +118,7 @@ def order_effect(times: Sequence[int], positions: Sequence[int]) -> str | None:
         return None
     (least, one, fastest), (most, other, slowest) = min(places), max(places)
     effect = most - least
-    if effect <= math.log1p(MAX_ORDER_EFFECT) or effect <= _STANDARD_ERRORS * math.hypot(one, other):
+    if effect <= math.log1p(MAX_ORDER_EFFECT) or effect <= STANDARD_ERRORS * math.hypot(one, other):
         return None
     return f"place {slowest + 1} in the cycle is {math.expm1(effect):.0%} slower than place {fastest + 1}"
 
@@ -128,7 +129,7 @@ def _by_position(times: Sequence[int], positions: Sequence[int]) -> Iterator[tup
     for time, position in zip(times, positions):
         groups.setdefault(position, []).append(math.log(time))
     for position, logs in groups.items():
-        if len(logs) >= 8:
+        if len(logs) >= LEAST_PER_PLACE:
             centre = median(logs)
             deviation = 1.4826 * median(abs(value - centre) for value in logs)
             yield centre, math.sqrt(math.pi / 2 / len(logs)) * deviation, position

@@ -10,6 +10,7 @@ from typing import TypeVar
 from rsag.analyze.claims import run_sentence
 from rsag.analyze.contracts import judge_contracts
 from rsag.analyze.latency import judge_latency
+from rsag.analyze.protocol import with_protocols
 from rsag.analyze.wire import judge_wire
 from rsag.records.codec import decode, load_document
 from rsag.records.contracts import ContractOutcome, ContractRow, Observation
@@ -17,7 +18,8 @@ from rsag.records.jsonl import RankFile, read_rows
 from rsag.records.latency import CaseEnd, LatencyRow, LookRow, ReasonCode, RoundRow, WireRow
 from rsag.records.plan import Experiment, Plan, Prediction
 from rsag.records.proof import ProofOutcome, Proofs
-from rsag.records.rundir import PLAN, PROOFS, rank_files, require_run_directory
+from rsag.records.protocol import Protocols
+from rsag.records.rundir import PLAN, PROOFS, PROTOCOLS, rank_files, require_run_directory
 from rsag.records.verdict import Equivalence, Holds, Meaning, Verdict, VerdictOutcome
 
 DIRECT, DECOMPOSED = "all_reduce", "rs_ag_in_place"
@@ -39,6 +41,8 @@ def judge(directory: Path) -> Verdict:
     if Experiment.LATENCY in plan.experiments:
         timed = {rank: [row for kind in _TIMED for row in _rows(file, kind)] for rank, file in files.items()}
         latency = judge_latency(plan, timed, wire)
+        if (directory / PROTOCOLS).exists():
+            latency = with_protocols(latency, load_document(Protocols, directory / PROTOCOLS))
     problems = [*_problems(plan, proofs, files), *_of_latency(latency, _DAMAGED)]
     failed = Counter(row.contract for row in rows if row.outcome is ContractOutcome.FAIL)
     reasons = [*problems, *(f"{contract} fails on {count} ranks" for contract, count in failed.items())]

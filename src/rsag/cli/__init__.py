@@ -7,6 +7,8 @@ standard error.
 from __future__ import annotations
 
 import importlib
+import os
+import signal
 import sys
 
 import click
@@ -21,9 +23,19 @@ COMMANDS: dict[str, str] = {
     "emit": "Print a composition as plain torch code.",
     "judge": "Judge a saved run directory again, without torch.",
     "show": "Print the verdict of a saved run directory.",
+    "compare": "Put two saved runs side by side.",
+    "merge": "Say what holds across several launches of one plan.",
     "env": "Say what this machine's backends can do, probed in child processes.",
 }
 """Name and help line of each command, in the order of `rsag --help`; the command is `rsag.cli.NAME:command`."""
+
+
+INTERRUPTED, READER_LEFT = 128 + signal.SIGINT, 128 + signal.SIGPIPE
+"""As a shell has it for a program that a signal ended: neither says anything of the question that was asked."""
+
+
+INTERRUPTED = 130
+"""The exit code of a shell's child that Ctrl-C ended."""
 
 
 class _Commands(click.Group):
@@ -38,6 +50,16 @@ class _Commands(click.Group):
         command = importlib.import_module(f"rsag.cli.{name}").command
         assert isinstance(command, click.Command)
         return command
+
+    def invoke(self, ctx: click.Context) -> object:
+        try:
+            result: object = super().invoke(ctx)
+            sys.stdout.flush()
+        except BrokenPipeError:
+            # The reader has seen enough. click would end with 1, which here means refuted, and Python would complain.
+            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+            return READER_LEFT
+        return result
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:  # noqa: ARG002
         with formatter.section("Commands"):
@@ -58,7 +80,7 @@ def group() -> None:
 def main(arguments: list[str] | None = None) -> None:
     """The entry point of `rsag`: the only place that prints errors and maps them to exit codes."""
     try:
-        code = group.main(args=arguments, prog_name="rsag", standalone_mode=False)
+        sys.exit(_run(sys.argv[1:] if arguments is None else arguments))
     except RsagError as error:
         click.echo(f"rsag: {error}", err=True)
         sys.exit(error.exit_code)
@@ -67,8 +89,18 @@ def main(arguments: list[str] | None = None) -> None:
         sys.exit(ExitCode.WRONG_USE)
     except (click.Abort, KeyboardInterrupt):
         click.echo("rsag: interrupted", err=True)
-        sys.exit(130)
-    except BrokenPipeError:  # the reader has seen enough
-        sys.stderr.close()
+        sys.exit(INTERRUPTED)
+    except BrokenPipeError:  # the reader has seen enough; what is still buffered has nowhere to go
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         sys.exit(ExitCode.DONE)
-    sys.exit(code if isinstance(code, int) else ExitCode.DONE)
+
+
+def _run(arguments: list[str]) -> int:
+    """Not click's own `main`: that takes a closed pipe for a failure, and 1 means refuted here."""
+    try:
+        with group.make_context("rsag", list(arguments)) as context:
+            code = group.invoke(context)
+            sys.stdout.flush()
+    except click.exceptions.Exit as done:  # --help and --version
+        return int(done.exit_code)
+    return code if isinstance(code, int) else ExitCode.DONE

@@ -76,11 +76,15 @@ def command(
         latency=None if timing.is_default or ranks == 1 else plan_timing(timing, ranks, on),
     )
     if save_plan is not None:
-        save_plan.parent.mkdir(parents=True, exist_ok=True)
+        try:
+            save_plan.parent.mkdir(parents=True, exist_ok=True)
+        except OSError as error:
+            raise UsageError(f"{save_plan} cannot be written", got=error.strerror, do="name another path") from error
         dump_document(plan, save_plan)
         click.echo(
-            f"{save_plan} written. On every host: torchrun --nproc-per-node={plan.world_size} -m rsag.rank "
-            f"--plan {shlex.quote(str(save_plan))} --out DIR; then rsag judge DIR",
+            f"{save_plan} written for {plan.world_size} ranks. Start them, on one host for example with "
+            f"torchrun --nproc-per-node={plan.world_size} -m rsag.rank --plan {shlex.quote(str(save_plan))} --out DIR; "
+            "then rsag judge DIR",
             err=True,
         )
         return ExitCode.DONE
@@ -184,12 +188,14 @@ def _world_size(asked: int | None, backend: Backend, *, elsewhere: bool) -> int:
     from rsag.launch.devices import most_ranks
     from rsag.records.plan import Backend
 
+    if asked is not None and asked < 1:
+        raise UsageError("a world has at least one rank", got=asked, expected="1 or more")
+    if asked is not None and elsewhere:
+        return asked  # this machine may have no GPU at all
     most, why = most_ranks(backend)
     if asked is None:
         return min(4, most)
-    if asked < 1:
-        raise UsageError("a world has at least one rank", got=asked, expected="1 or more")
-    if asked > most and not elsewhere:
+    if asked > most:
         raise UsageError(
             f"this machine cannot start so many {backend.value} ranks",
             got=asked,

@@ -13,8 +13,10 @@ from fractions import Fraction
 from typing import Any, cast
 
 from rsag.collectives import COLLECTIVES, Kind
+from rsag.errors import ProgramError
 from rsag.interpreters import machine
 from rsag.interpreters.algebra import Cells
+from rsag.interpreters.refuted import Refuted
 from rsag.programs import Alloc, Local, Program, Release, Role, Start
 
 
@@ -60,7 +62,10 @@ class Ledger:
 
 
 def ledger(programs: Sequence[Program], itemsize: int) -> Ledger:
-    """The costs of running `programs` (one per rank, in rank order) on elements of `itemsize` bytes."""
+    """The costs of running `programs` (one per rank, in rank order) on elements of `itemsize` bytes.
+
+    Raises ProgramError for programs that do not come to an end, or use memory that is not theirs.
+    """
     sent = [Fraction(0) for _ in programs]
     received = [Fraction(0) for _ in programs]
     for program in programs:
@@ -84,7 +89,10 @@ def ledger(programs: Sequence[Program], itemsize: int) -> Ledger:
         )
         for program in programs
     )
-    steps = max(machine.run(programs, _NoValues()).steps)
+    try:
+        steps = max(machine.run(programs, _NoValues()).steps)
+    except Refuted as found:
+        raise ProgramError(f"no costs of a program that is wrong: {found.message}", do="prove it first") from found
     return Ledger(steps=steps, ranks=rows)
 
 

@@ -50,6 +50,8 @@ class View:
 
     def __getitem__(self, key: slice) -> View:
         length = self.stop - self.start
+        if not isinstance(key, slice):
+            raise ProgramError("a view has no single elements", got=key, expected="a slice: view[a:b]")
         start = 0 if key.start is None else key.start
         stop = length if key.stop is None else key.stop
         if key.step not in (None, 1) or not 0 <= start <= stop <= length:

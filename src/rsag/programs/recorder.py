@@ -10,6 +10,8 @@ from __future__ import annotations
 import os
 import sys
 from collections.abc import Sequence
+from enum import Enum
+from typing import TypeVar
 
 from rsag.collectives import Kind
 from rsag.errors import ProgramError
@@ -73,7 +75,7 @@ class Recorder:
 
     def allocate(self, numel: int, role: str = "staging", *, symmetric: bool = False) -> View:
         """A new, unwritten buffer of `numel` elements; `symmetric` ones can be read by peers."""
-        return self._tape.allocate(numel, Role(role), symmetric, _site())
+        return self._tape.allocate(numel, _named(Role, role), symmetric, _site())
 
     def release(self, *views: View) -> None:
         """End the lifetime of whole buffers that this composition allocated, or of an input that it consumes."""
@@ -111,7 +113,7 @@ class Recorder:
         """dst = dst op src op ...: one fused pass, or a chain of two-operand ones."""
         if op == ReduceOp.AVG:
             raise ProgramError("avg cannot be folded pairwise", do="combine with sum and scale once")
-        return self._local(LocalKind.COMBINE, dst, src, ReduceOp(op), start)
+        return self._local(LocalKind.COMBINE, dst, src, _named(ReduceOp, op), start)
 
     def apply(self, name: str, dst: View, *src: View) -> None:
         """dst = name(src, ...) element by element: a cast, a scale, an optimizer step; nothing is known about it."""
@@ -240,13 +242,25 @@ class Recorder:
                 raise ProgramError("communication uses one's own buffers", got=f"rank {view.rank}'s")
         token = tape.new_token()
         site = _site()
-        reduce_op = None if op is None else ReduceOp(op)
+        reduce_op = None if op is None else _named(ReduceOp, op)
         tape.code.append(Start(token, kind, out, inp, reduce_op, self.group, root, source, dest, not start, site))
         if start:
             return token
         tape.open_tokens.remove(token)
         tape.code.append(Wait(token, site))
         return None
+
+
+E = TypeVar("E", bound=Enum)
+
+
+def _named(kind: type[E], name: str) -> E:
+    """The member of this value; ProgramError with the known ones where there is none."""
+    try:
+        return kind(name)
+    except ValueError:
+        known = ", ".join(str(member.value) for member in kind)
+        raise ProgramError(f"unknown {kind.__name__}", got=repr(name), expected=known) from None
 
 
 _SHORT_NAMES: dict[str, str] = {}

@@ -97,7 +97,8 @@ def _run(options: argparse.Namespace, place: Place) -> None:
         collect(options.out, place, control)
         if place.rank == 0:
             write_plan(plan, options.out)
-            dump_document(context.capabilities, options.out / CAPABILITIES)
+            if context.capabilities is not None:
+                dump_document(context.capabilities, options.out / CAPABILITIES)
             run = describe_run(
                 options.out,
                 started_utc=started,
@@ -135,8 +136,10 @@ def _probe(options: argparse.Namespace, place: Place) -> None:
     dist.destroy_process_group()
 
 
-def _capabilities(options: argparse.Namespace, plan: Plan, place: Place, device: torch.device) -> Capabilities:
+def _capabilities(options: argparse.Namespace, plan: Plan, place: Place, device: torch.device) -> Capabilities | None:
     """As probed before in processes that might crash; else tried here, without what is known to crash."""
+    if Experiment.CONTRACTS not in plan.experiments or options.protocols:
+        return None
     if options.capabilities is not None:
         return load_document(Capabilities, options.capabilities)
     safe = [attempt for attempt in attempts() if attempt.shape == "1-D"]

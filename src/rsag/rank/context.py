@@ -26,7 +26,7 @@ class Context:
     world_size: int
     device: torch.device
     control: Any
-    capabilities: Capabilities
+    capabilities: Capabilities | None  # where an experiment asks for them
     write: Callable[[Record], None]
 
     def observe(self, observation: Observation) -> None:

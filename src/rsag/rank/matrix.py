@@ -35,6 +35,7 @@ def _observe_operator(context: Context, compositions: list[Composition], op: Red
     contract = f"operator-matrix/{op.value}/{dtype.value}"
     used = ((Kind.ALL_REDUCE, op), (Kind.REDUCE_SCATTER, op), (Kind.ALL_GATHER, None))
     for collective, reduces in used:
+        assert context.capabilities is not None
         unable = context.capabilities.why_unable(collective, reduces, dtype)
         if unable is not None:
             return Observation(contract=contract, unsupported=f"{collective.value}: {unable}")

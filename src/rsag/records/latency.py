@@ -122,7 +122,7 @@ class RoundRow:
 class LookRow:
     """What rank 0 decided at a look: per arm, in the order of the plan, why it was done with (None: not yet).
 
-    `ratios` are the arms' (estimate, low, high) over the direct arm at that look, for whoever watches; None without one.
+    `ratios` are the arms' (estimate, low, high) over the direct arm at that look, for whoever watches.
     """
 
     kind: Literal["look"] = "look"
@@ -244,6 +244,7 @@ class LatencyRow:
     round_values: tuple[float, ...]
     cv_ratio: float | None
     predicted: PredictedCost | None
+    protocols: tuple[str, ...] = ()
     reasons: tuple[Reason, ...]
 
 

@@ -8,12 +8,12 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from rsag.records.latency import ArmRole, LatencyRow, PredictionOutcome, Reason, TimeOutcome, WireVerdict
+from rsag.records.latency import ArmRole, LatencyRow, PredictionOutcome, Reason, ReasonCode, TimeOutcome, WireVerdict
 from rsag.records.verdict import Verdict
 from rsag.report.tables import MARKS, plain_table
 from rsag.units import format_bytes
 
-WIDE = 120
+WIDE = 130
 """From so many columns on, an interval has room beside its ratio, and the rarer figures are shown."""
 
 _STYLE = {
@@ -29,13 +29,17 @@ _WIRE_MARK = {
     PredictionOutcome.CANNOT_TELL: MARKS["none"],
 }
 NOTHING = "-"
+_NO_ANSWER = (ReasonCode.TOO_FEW_ROUNDS, ReasonCode.HOLDS_ONE)
 
 
 def print_latency(verdict: Verdict, out: Console) -> None:
     """Times case by case, wire bytes, the sentence that holds for all of it, and each reason once."""
     if verdict.latency:
         out.print(latency_table(verdict.latency, out.width))
-        out.print("times are maxima over ranks; every interval holds in this launch", style="dim")
+        kinds = dict.fromkeys(f"{row.dtype.value} {row.op.value}" for row in verdict.latency)
+        out.print(
+            f"{', '.join(kinds)}; times in us, maxima over ranks; every interval holds in this launch", style="dim"
+        )
         out.print()
     if verdict.wire:
         out.print(wire_table(verdict.wire))
@@ -50,34 +54,35 @@ def latency_table(rows: Sequence[LatencyRow], width: int) -> Table:
     """One block per case, one line per arm; a ratio only where the gate gives one."""
     wide = width >= WIDE
     table = plain_table()
-    table.add_column("case, composition", min_width=17)
-    for name in ("median us", "P95 us", *(("P99 us", "mean us", "min us") if wide else ()), "CV"):
+    table.add_column("composition", min_width=19, overflow="fold")
+    for name in ("median", "P95", *(("P99", "min") if wide else ()), "CV", "GB/s"):
         table.add_column(name, justify="right", no_wrap=True)
-    table.add_column("GB/s", justify="right", no_wrap=True)
-    if wide:
-        table.add_column("ring GB/s", justify="right", no_wrap=True)
-        table.add_column("rounds", justify="right", no_wrap=True)
-    table.add_column("against direct", min_width=16)
-    table.add_column("CV rule", no_wrap=True)
+    for name in ("ring GB/s", "rounds") if wide else ():
+        table.add_column(name, justify="right", no_wrap=True)
+    table.add_column("against direct", width=None if wide else 14, no_wrap=wide)
+    table.add_column("CV rule", min_width=8, no_wrap=True)
+    alike = len({(row.dtype, row.op) for row in rows}) == 1
     case = None
     for row in rows:
-        if _case(row) != case:
-            case = _case(row)
+        if _case(row, alike=alike) != case:
+            case = _case(row, alike=alike)
             table.add_row(Text(case, style="bold"))
         table.add_row(*_cells(row, wide=wide))
     return table
 
 
-def _case(row: LatencyRow) -> str:
-    return f"{format_bytes(row.bytes)} {row.dtype.value} {row.op.value}, {row.clock.value} x{row.calls}"
+def _case(row: LatencyRow, *, alike: bool) -> str:
+    """The heading of a case, without what all cases share."""
+    kind = "" if alike else f" {row.dtype.value} {row.op.value}"
+    return f"{format_bytes(row.bytes)}{kind}, {row.clock.value} x{row.calls}"
 
 
 def _cells(row: LatencyRow, *, wide: bool) -> Iterable[str | Text]:
-    yield f"  {_name(row)}"
+    yield f" {_name(row)}"
     yield _number(row.median_us, 1)
     yield _number(row.p95_us, 1)
     if wide:
-        yield from (_number(value, 1) for value in (row.p99_us, row.mean_us, row.min_median_us))
+        yield from (_number(value, 1) for value in (row.p99_us, row.min_median_us))
     yield NOTHING if row.cv is None else f"{row.cv:.1%}"
     moves = row.role is not ArmRole.NULL
     yield _number(row.gbps if moves else None, 3)
@@ -131,7 +136,7 @@ def wire_table(verdicts: Sequence[WireVerdict]) -> Table:
     table.add_column("bytes on the wire", min_width=17)
     for name in ("M", "predicted", "counted"):
         table.add_column(name, justify="right", no_wrap=True)
-    table.add_column("outcome", no_wrap=True)
+    table.add_column("outcome")
     for size, composition in dict.fromkeys((row.bytes, row.composition) for row in verdicts):
         rows = [row for row in verdicts if (row.bytes, row.composition) == (size, composition)]
         table.add_row(
@@ -157,7 +162,7 @@ def _wire_outcomes(rows: Sequence[WireVerdict]) -> Text:
     outcomes = [row.outcome for row in rows]
     for outcome in dict.fromkeys(outcomes):
         mark, style = _WIRE_MARK[outcome]
-        count = f" ({outcomes.count(outcome)} ranks)" if len(set(outcomes)) > 1 else ""
+        count = f" ({outcomes.count(outcome)} of {len(rows)} ranks)" if len(set(outcomes)) > 1 else ""
         text.append(f"{', ' if text else ''}{mark} {outcome.value}{count}", style)
     return text
 
@@ -174,7 +179,9 @@ def reason_lines(latency: Sequence[LatencyRow], wire: Sequence[WireVerdict]) -> 
             said.setdefault(reason.code.value, []).append((where, reason.message))
 
     for row in latency:
-        note(row.reasons, f"{_name(row)} at {format_bytes(row.bytes)} ({row.clock.value} x{row.calls})")
+        # That a control shows nothing is how it should be, and asks for no explanation.
+        reasons = [one for one in row.reasons if row.role is not ArmRole.CONTROL or one.code not in _NO_ANSWER]
+        note(reasons, f"{_name(row)} at {format_bytes(row.bytes)} ({row.clock.value} x{row.calls})")
     for one in wire:
         note(one.reasons, f"the wire of {one.composition} at {format_bytes(one.bytes)}")
     lines = []

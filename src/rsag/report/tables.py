@@ -19,6 +19,12 @@ def plain_table() -> Table:
     return Table(box=SIMPLE_HEAD, pad_edge=False, show_edge=False, header_style="bold", collapse_padding=True)
 
 
+class _Console(Console):
+    def on_broken_pipe(self) -> None:
+        """rich would exit with 1, which means refuted here."""
+        raise BrokenPipeError
+
+
 def console(*, stderr: bool = False) -> Console:
     """Where tables go; names and paths in them are left as they are."""
-    return Console(stderr=stderr, highlight=False, emoji=False, markup=False)
+    return _Console(stderr=stderr, highlight=False, emoji=False, markup=False)

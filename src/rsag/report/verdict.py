@@ -10,6 +10,7 @@ from rich.text import Text
 
 from rsag.records.contracts import ContractOutcome, ContractRow
 from rsag.records.verdict import Equivalence, Holds, Verdict, VerdictOutcome
+from rsag.report.latency import print_latency
 from rsag.report.tables import MARKS, plain_table
 
 NUM_LISTED = 6
@@ -31,11 +32,14 @@ _OUTCOME_MARK = {
 
 
 def print_verdict(verdict: Verdict, out: Console) -> None:
-    """The four meanings first, then the contracts, last the outcome."""
+    """The four meanings first, then contracts and times, last the outcome."""
     out.print(equivalence_table(verdict.equivalence))
     out.print()
     if verdict.contracts:
         out.print(contract_table(verdict.contracts, out.width))
+        out.print()
+    if verdict.latency or verdict.wire:
+        print_latency(verdict, out)
         out.print()
     mark, style = _OUTCOME_MARK[verdict.outcome]
     out.print(Text(f"{mark} {verdict.outcome.value}", style=style))

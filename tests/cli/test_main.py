@@ -1,0 +1,44 @@
+"""What every command has in common: its exit codes and its two streams."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+
+import pytest
+
+from rsag.cli import COMMANDS, main
+
+RSAG = [sys.executable, "-m", "rsag.cli"]
+
+
+@pytest.mark.parametrize("words", [["prove", "--json"], ["ring", "--world-size", "8"], ["ring", "--world-size", "2"]])
+def test_a_reader_that_leaves_is_neither_a_pass_nor_a_refutation(words: list[str]) -> None:
+    with subprocess.Popen([*RSAG, *words], stdout=subprocess.PIPE, stderr=subprocess.PIPE) as process:
+        assert process.stdout is not None
+        assert process.stderr is not None
+        process.stdout.close()
+        assert (b"", 141) == (process.stderr.read(), process.wait(30))
+
+
+@pytest.mark.parametrize("words", [["--help"], ["-h"], ["--version"], *([name, "--help"] for name in COMMANDS)])
+def test_help_and_version_end_well(words: list[str], capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit) as end:
+        main(words)
+    out, err = capsys.readouterr()
+    assert (0, "") == (end.value.code, err)
+    assert "rsag" in out
+
+
+def test_the_help_lists_every_command_in_the_order_of_the_pipeline(capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit):
+        main(["--help"])
+    text = capsys.readouterr().out
+    assert sorted(COMMANDS, key=lambda name: text.index(f"\n  {name} ")) == list(COMMANDS)
+
+
+def test_an_unknown_command_is_wrong_use(capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit) as end:
+        main(["prov"])
+    assert 2 == end.value.code
+    assert "No such command 'prov'" in capsys.readouterr().err
