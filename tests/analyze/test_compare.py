@@ -41,6 +41,7 @@ def slower(low: float, high: float, *, median_us: float = 100.0) -> LatencyRow:
         ((1.3, 1.4), (1.1, 1.2), RatioChange.LOWER),
         ((1.1, 1.3), (1.2, 1.4), RatioChange.OVERLAP),
         ((1.1, 1.2), (1.2, 1.3), RatioChange.OVERLAP),
+        ((1.2, 1.4), (1.1, 1.3), RatioChange.OVERLAP),
         ((1.1, 1.9), (1.2, 1.3), RatioChange.OVERLAP),
     ],
 )
@@ -170,6 +171,15 @@ def test_a_variable_that_differs_between_ranks_is_given_in_their_order() -> None
     ranks = [rank_info(rank, environment={"CUDA_VISIBLE_DEVICES": str(rank)}) for rank in range(2)]
     found = {one.field: one.b for one in differences(judged(1), judged(2, run_of_run=saved_runs.run(2, ranks=ranks)))}
     assert "0, 1" == found["variable CUDA_VISIBLE_DEVICES"]
+
+
+def test_which_ranks_have_which_value_is_a_difference() -> None:
+    def spread(number: int, *values: str) -> JudgedRun:
+        ranks = [rank_info(rank, environment={"NCCL_CROSS_NIC": value}) for rank, value in enumerate(values)]
+        return judged(number, run_of_run=saved_runs.run(number, ranks=ranks))
+
+    [found] = differences(spread(1, "0", "0", "1"), spread(2, "0", "1", "1"))
+    assert ("0, 0, 1", "0, 1, 1") == (found.a, found.b)
 
 
 def test_of_cases_only_those_are_named_that_the_other_run_has_not() -> None:

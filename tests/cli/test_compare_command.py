@@ -2,12 +2,21 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
 from pathlib import Path
 
 import pytest
 
+import saved_runs
+from rsag.analyze.compare import compare
 from rsag.cli import main
+from rsag.records.codec import dump_document
+from rsag.records.contracts import ContractOutcome
+from rsag.records.plan import Experiment
+from rsag.records.rundir import PLAN
+from rsag.report.compare import print_comparison
+from rsag.report.tables import console
 from saved_runs import write_run
 
 
@@ -78,6 +87,24 @@ def test_a_mix_that_is_allowed_has_its_differences_above_the_table(
     code, out, _ = run(capsys, *mixed, "--allow-mixed")
     assert code == 0
     assert 0 < out.index("2 x NVIDIA H200") < out.index("against direct")
+
+
+def test_runs_without_anything_in_common_say_so(capsys: pytest.CaptureFixture[str], runs: tuple[Path, Path]) -> None:
+    plan = dataclasses.replace(saved_runs.plan(), experiments=(Experiment.WIRE,))
+    for run_directory in runs:
+        dump_document(plan, run_directory / PLAN)
+    code, out, _ = run(capsys, *runs)
+    assert code == 0
+    assert out.endswith("neither times nor contracts to hold against each other\n")
+
+
+def test_contracts_that_came_out_differently_are_named_with_their_ranks(capsys: pytest.CaptureFixture[str]) -> None:
+    was = {("exact-sum", rank): ContractOutcome.PASS for rank in range(3)}
+    now = {**was, ("exact-sum", 1): ContractOutcome.FAIL, ("exact-sum", 2): ContractOutcome.FAIL}
+    compared = compare(saved_runs.judged(1, contracts=was), saved_runs.judged(2, contracts=now))
+    print_comparison(compared, console())
+    out = capsys.readouterr().out
+    assert "contracts: 2 of 3 rows differ\n  ✗ exact-sum: pass in A, fail in B; ranks 1, 2\n" in out
 
 
 def test_a_run_is_not_compared_with_itself(capsys: pytest.CaptureFixture[str], runs: tuple[Path, Path]) -> None:

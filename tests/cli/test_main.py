@@ -13,12 +13,12 @@ RSAG = [sys.executable, "-m", "rsag.cli"]
 
 
 @pytest.mark.parametrize("words", [["prove", "--json"], ["ring", "--world-size", "8"], ["ring", "--world-size", "2"]])
-def test_a_reader_that_leaves_is_neither_a_pass_nor_a_refutation(words: list[str]) -> None:
+def test_a_reader_that_leaves_early_is_no_failure(words: list[str]) -> None:
     with subprocess.Popen([*RSAG, *words], stdout=subprocess.PIPE, stderr=subprocess.PIPE) as process:
         assert process.stdout is not None
         assert process.stderr is not None
         process.stdout.close()
-        assert (b"", 141) == (process.stderr.read(), process.wait(30))
+        assert (b"", 0) == (process.stderr.read(), process.wait(30))
 
 
 @pytest.mark.parametrize("words", [["--help"], ["-h"], ["--version"], *([name, "--help"] for name in COMMANDS)])

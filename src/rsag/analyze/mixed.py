@@ -86,9 +86,10 @@ def _ranks_by_host(ranks: Iterable[RankInfo]) -> str:
 
 
 def _over_ranks(kind: str, tables: list[dict[str, str]]) -> dict[str, str]:
-    """Each name's value, or its values in the order of the ranks where they differ."""
-    names = sorted({name for table in tables for name in table})
-    return {f"{kind} {name}": ", ".join(dict.fromkeys(table.get(name, ABSENT) for table in tables)) for name in names}
+    """Each name's value, or every rank's where they differ."""
+    names = {name for table in tables for name in table}
+    values = {name: [table.get(name, ABSENT) for table in tables] for name in names}
+    return {f"{kind} {name}": own[0] if len(set(own)) == 1 else ", ".join(own) for name, own in values.items()}
 
 
 def _that_matter(environment: Mapping[str, str]) -> dict[str, str]:

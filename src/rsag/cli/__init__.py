@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import importlib
 import os
-import signal
 import sys
 
 import click
@@ -30,10 +29,6 @@ COMMANDS: dict[str, str] = {
 """Name and help line of each command, in the order of `rsag --help`; the command is `rsag.cli.NAME:command`."""
 
 
-INTERRUPTED, READER_LEFT = 128 + signal.SIGINT, 128 + signal.SIGPIPE
-"""As a shell has it for a program that a signal ended: neither says anything of the question that was asked."""
-
-
 INTERRUPTED = 130
 """The exit code of a shell's child that Ctrl-C ended."""
 
@@ -50,16 +45,6 @@ class _Commands(click.Group):
         command = importlib.import_module(f"rsag.cli.{name}").command
         assert isinstance(command, click.Command)
         return command
-
-    def invoke(self, ctx: click.Context) -> object:
-        try:
-            result: object = super().invoke(ctx)
-            sys.stdout.flush()
-        except BrokenPipeError:
-            # The reader has seen enough. click would end with 1, which here means refuted, and Python would complain.
-            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-            return READER_LEFT
-        return result
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:  # noqa: ARG002
         with formatter.section("Commands"):

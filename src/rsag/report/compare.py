@@ -12,7 +12,7 @@ from rsag.records.compare import CompareRow, Comparison, Difference, RatioChange
 from rsag.records.contracts import ContractOutcome
 from rsag.records.latency import ArmRole
 from rsag.report.answers import answer
-from rsag.report.names import arm_name, case_name
+from rsag.report.names import arm_name, case_heading, kind_name
 from rsag.report.tables import MARKS, plain_table
 
 WIDE = 110
@@ -41,14 +41,18 @@ def print_comparison(compared: Comparison, out: Console) -> None:
         out.print()
     if compared.rows:
         out.print(compare_table(compared.rows, out.width))
+        kinds = dict.fromkeys(kind_name(row.case) for row in compared.rows)
         out.print(
-            "a ratio is higher or lower only where the intervals do not overlap; each holds in its own launch, and "
-            "what differs may be the launch (rsag merge); B/A is of medians as measured, without an error",
+            f"{', '.join(kinds)}; a ratio is higher or lower only where the intervals do not overlap; each holds in "
+            "its own launch, and what differs may be the launch (rsag merge); B/A is of medians as measured, without "
+            "an error",
             style="dim",
         )
         out.print()
     for line in contract_lines(compared):
         out.print(line)
+    if not (compared.rows or compared.contracts or compared.num_same_contracts):
+        out.print("neither times nor contracts to hold against each other")
 
 
 def difference_table(found: Sequence[Difference]) -> Table:
@@ -112,7 +116,8 @@ def contract_lines(compared: Comparison) -> Iterator[Text]:
         if compared.num_same_contracts:
             yield Text(f"contracts: all {compared.num_same_contracts} rows alike")
         return
-    yield Text(f"contracts: {len(compared.contracts)} rows differ, {compared.num_same_contracts} are alike", "bold")
+    num_rows = len(compared.contracts) + compared.num_same_contracts
+    yield Text(f"contracts: {len(compared.contracts)} of {num_rows} rows differ", "bold")
     ranks: dict[tuple[str, ContractOutcome | None, ContractOutcome | None], list[int]] = {}
     for one in compared.contracts:
         ranks.setdefault((one.contract, one.a, one.b), []).append(one.rank)

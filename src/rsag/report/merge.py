@@ -11,7 +11,7 @@ from rich.text import Text
 from rsag.records.latency import ArmRole
 from rsag.records.merge import Merge, MergeRow
 from rsag.report.answers import answer
-from rsag.report.names import arm_name, case_name
+from rsag.report.names import arm_name, case_heading, case_name, kind_name
 from rsag.report.tables import plain_table
 
 WIDE = 110
@@ -30,9 +30,10 @@ def print_merge(merged: Merge, out: Console) -> None:
         )
     out.print()
     out.print(merge_table(merged, out.width))
+    kinds = dict.fromkeys(kind_name(row.case) for row in merged.rows)
     out.print(
-        "under each median over launches the smallest and the largest; only the last column claims anything, each row "
-        "at 5 % by itself",
+        f"{', '.join(kinds)}; under each median over launches the smallest and the largest; only the last column "
+        "claims anything, each row at 5 % by itself",
         style="dim",
     )
     out.print()
