@@ -146,11 +146,20 @@ def _gate(verdict: Verdict, gates: list[FailOn], junit_file: Path | None) -> int
 
     breaches = fails(verdict.latency, gates)
     if junit_file is not None:
-        junit_file.write_text(junit(verdict, breaches), encoding="utf-8")
+        named = [("rsag.fail-on", breach.message.partition(": ")[0], breach.message) for breach in breaches]
+        _write(junit_file, junit(verdict, named))
     for breach in breaches:
         click.echo(f"rsag: --fail-on: {breach.message}", err=True)
     code = exit_code(verdict.outcome.value)
     return code if code or not breaches else breaches[0].exit_code
+
+
+def _write(path: Path, text: str) -> None:
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(text, encoding="utf-8")
+    except OSError as error:
+        raise UsageError(f"{path} cannot be written", got=error.strerror, do="name another path") from error
 
 
 def exit_code(outcome: str) -> int:

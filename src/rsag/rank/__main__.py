@@ -76,6 +76,8 @@ def _run(options: argparse.Namespace, place: Place) -> None:
     options.out.mkdir(parents=True, exist_ok=True)
     device = choose_device(plan.backend, place)
     with _rows(options.out, place, plan.backend, device) as rows:
+        if place.store is None and place.rank == 0:  # nobody else will: a run that breaks off can be judged as well
+            write_plan(plan, options.out)
         control = start_groups(plan.backend, place, device, plan.deadline_s)
         context = Context(
             plan=plan,
@@ -93,23 +95,27 @@ def _run(options: argparse.Namespace, place: Place) -> None:
                 for observe in EXPERIMENTS.get(experiment, ()):
                     observe(context)
         rows.end()
-    if place.store is None:  # nobody waits for us to judge: leave rank 0 a whole run directory
+    if place.store is None:
         collect(options.out, place, control)
         if place.rank == 0:
-            write_plan(plan, options.out)
-            if context.capabilities is not None:
-                dump_document(context.capabilities, options.out / CAPABILITIES)
-            run = describe_run(
-                options.out,
-                started_utc=started,
-                command=shlex.join(sys.argv),
-                launcher=place.launcher,
-                outcome=RunOutcome.COMPLETE,
-                message=f"all {place.world_size} ranks ended well",
-                seconds=time.perf_counter() - began,
-            )
-            dump_document(run, options.out / RUN)
+            _complete(options.out, place, context, started, time.perf_counter() - began)
     dist.destroy_process_group()
+
+
+def _complete(out: Path, place: Place, context: Context, started: datetime, seconds: float) -> None:
+    """What makes rank 0's directory a whole run directory; under our own launcher the launcher does it."""
+    if context.capabilities is not None:
+        dump_document(context.capabilities, out / CAPABILITIES)
+    run = describe_run(
+        out,
+        started_utc=started,
+        command=shlex.join(sys.argv),
+        launcher=place.launcher,
+        outcome=RunOutcome.COMPLETE,
+        message=f"all {place.world_size} ranks ended well",
+        seconds=seconds,
+    )
+    dump_document(run, out / RUN)
 
 
 EXPERIMENTS: dict[Experiment, tuple[Callable[[Context], None], ...]] = {

@@ -12,12 +12,16 @@ from torch import Tensor
 from rsag.carriers.torch_types import torch_dtype
 from rsag.collectives import Kind
 from rsag.programs import Program
+from rsag.rank.compare_kernel import comparer
 from rsag.rank.inputs import contribution, oracle
 from rsag.reduction import DType, ReduceOp
 
 PERIOD = 1009
-CHUNK_BYTES = {"cpu": 4 << 20, "cuda": 32 << 20}
-"""About what stays in a cache while the result streams by."""
+
+
+def _chunk_bytes(device: torch.device) -> int:
+    """About what stays in a cache while the result streams by, and enough to keep all threads busy."""
+    return (16 << 20) if device.type == "cuda" else max(4, torch.get_num_threads()) << 20
 
 
 class Tiles:
@@ -47,7 +51,7 @@ class Tiles:
     def _tile(self, pattern: list[int] | list[float], phase: int, numel: int) -> Tensor:
         shift = phase % PERIOD
         turned = torch.tensor(pattern[shift:] + pattern[:shift], dtype=self._dtype, device=self._device)
-        most = CHUNK_BYTES[self._device.type] // (PERIOD * self._dtype.itemsize)
+        most = _chunk_bytes(self._device) // (PERIOD * self._dtype.itemsize) // 16 * 16
         periods = min(most, -(-numel // PERIOD))
         return turned.repeat(periods)
 
@@ -60,6 +64,7 @@ class Pieces:
         pieces = [tensor[start : start + step] for start in range(0, tensor.numel(), step)]
         self._pairs = [(piece, chunk[: piece.numel()]) for piece in pieces]
         self._on_host = tensor.device.type == "cpu"
+        self._compare = comparer(tensor, chunk)
         self._sums = torch.zeros(len(pieces), dtype=torch.int64, device=tensor.device)
 
     def fill(self) -> None:
@@ -67,7 +72,10 @@ class Pieces:
             piece.copy_(source)
 
     def count_wrong(self, scratch: Scratch, total: Tensor) -> None:
-        """Add to `total` the elements that differ in any bit; on a GPU nothing waits for the count."""
+        """Add to `total` the elements (on a GPU: 4-byte words, perhaps) that differ; a GPU is not waited for."""
+        if self._compare is not None:
+            self._compare(total)
+            return
         if self._on_host:
             for piece, wanted in self._pairs:
                 if scratch.differ(piece, wanted):
