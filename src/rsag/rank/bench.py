@@ -64,17 +64,13 @@ class Arm:
     ) -> None:
         self.sets = [Pooled(program, groups, dtype=dtype, device=device) for _ in range(calls)]
         promised = tiles.promised(program)
-        self._inputs: list[Pieces] = []
-        self._results: list[Pieces] = []
-        longest = 0
-        for bound in self.sets:
-            given = _given(program, bound.input)
-            chunk = tiles.contributed(program.rank, given.numel())
-            self._inputs.append(Pieces(given, chunk))
-            for start, stop, wanted in promised:
-                self._results.append(Pieces(bound.result[start:stop], wanted))
-                longest = max(longest, wanted.numel())
-        self._scratch = Scratch(longest, dtype, device)
+        given = [_given(program, bound.input) for bound in self.sets]
+        chunk = tiles.contributed(program.rank, given[0].numel())
+        self._inputs = [Pieces(tensor, chunk) for tensor in given]
+        self._results = [
+            Pieces(bound.result[start:stop], wanted) for bound in self.sets for start, stop, wanted in promised
+        ]
+        self._scratch = Scratch(max(wanted.numel() for _, _, wanted in promised), dtype, device)
         self._wrong = torch.zeros((), dtype=torch.int64, device=device)
 
     def reset(self) -> None:

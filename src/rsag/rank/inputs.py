@@ -22,7 +22,7 @@ def contribution(op: ReduceOp, dtype: DType, world_size: int, rank: int, element
     if dtype.family is Family.BOOL:
         return int(element % 4 == 0 or (rank + element) % 3 == 0)  # at every fourth element all ranks are true
     if op is ReduceOp.PRODUCT:
-        return 2 if rank < 5 and (rank + element) % 2 else 1
+        return 2 if rank < 5 and (element >> rank) % 2 else 1  # no two ranks in step: else the product is constant
     if op in (ReduceOp.SUM, ReduceOp.AVG):
         return (3 * rank + element) % max(min(limit // world_size, 1000), 1)
     if op.is_bitwise:
