@@ -4,13 +4,11 @@ from __future__ import annotations
 
 import itertools
 import sys
-from collections.abc import Iterator
 from types import FrameType
 from typing import Any
 
 import pytest
 import torch
-import torch.distributed as dist
 from scripted import Script
 
 from rsag.plan import make_plan
@@ -126,13 +124,6 @@ def test_the_row_holds_times_starts_and_wrong_elements_by_arm_and_cycle() -> Non
 
 
 # ---------------------------------------------------------------------------------------------- rounds of an experiment
-
-
-@pytest.fixture(scope="module")
-def one_rank() -> Iterator[None]:
-    dist.init_process_group("gloo", store=dist.HashStore(), rank=0, world_size=1)  # type: ignore[attr-defined]
-    yield
-    dist.destroy_process_group()
 
 
 def one_case(max_rounds: int = 40) -> Plan:

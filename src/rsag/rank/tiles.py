@@ -54,8 +54,8 @@ class Tiles:
         """As long as `numel` asks for and the `share`th part of a chunk allows, at least the pattern once."""
         shift = phase % PERIOD
         turned = torch.tensor(pattern[shift:] + pattern[:shift], dtype=self._dtype, device=self._device)
-        most = _chunk_bytes(self._device) // (PERIOD * self._dtype.itemsize) // 16 * 16
-        periods = min(most, -(-numel // PERIOD))
+        most = _chunk_bytes(self._device) // share // (PERIOD * self._dtype.itemsize)
+        periods = min(max(most // 16 * 16, 1), -(-numel // PERIOD))  # sixteens, so that chunks stay aligned
         return turned.repeat(periods)
 
 
