@@ -1,4 +1,4 @@
-"""The run directories that the project keeps: judged again, on a machine without their GPUs, they say what they said."""
+"""The run directories that the project keeps, judged again without their GPUs, say what they said."""
 
 from __future__ import annotations
 
