@@ -156,7 +156,8 @@ def _planted_faults() -> list[str]:
 # ------------------------------------------------------------------------------------------------------ command line
 
 _EXIT_CODES = {
-    ExitCode.DONE: "Done. For `prove`: nothing refuted. For `run`, `judge`, `show`: the verdict is *pass*.",
+    ExitCode.DONE: "Done. For `prove`: nothing refuted. For `run`, `judge`, `show`: the verdict is *pass*, and no "
+    "condition of `--fail-on` is met. A slower or inconclusive case, or a control that differs, is no failure.",
     ExitCode.REFUTED: "Something is refuted: a proof, a contract on real ranks (verdict *fail*), a program that breaks "
     "a rule when recorded; or `--fail-on slower` asked for it. For `prove --mutants`: a fault is not judged as named.",
     ExitCode.WRONG_USE: "The request cannot be carried out: an unknown name, an impossible size, a file that cannot be "
@@ -184,6 +185,8 @@ def cli_page() -> list[str]:
             ("command", "document of `--json`"),
             [
                 ("`run`, `judge`, `show`", "`verdict`: see [run directory](run-directory.md#verdictjson)"),
+                ("`merge`, `run --launches`", "`merge`: see [run directory](run-directory.md#mergejson)"),
+                ("`compare`", "`compare`: see [run directory](run-directory.md#compare)"),
                 ("`prove`", "`proofs`: see [run directory](run-directory.md#proofsjson)"),
                 ("`prove --mutants`", "`mutation-score`: each planted fault, judged by each oracle"),
                 ("`ring`", "`ring`: who sends what to whom, step by step; up to 32 ranks"),

@@ -22,7 +22,8 @@ from rsag.programs import Program
 from rsag.rank.tiles import Pieces, Scratch, Tiles
 from rsag.records.latency import Case
 
-MAX_PAD_BYTES = 1 << 20
+SMALL_PAD_BYTES, LARGE_PAD_BYTES = 1 << 20, 64 << 20
+"""A pad must be of its buffers' kind: CUDA's caching allocator keeps requests up to 1 MiB in a pool of their own."""
 
 
 class Bench(Protocol):
@@ -109,7 +110,7 @@ class ArmsBench:
         self._pads: list[Tensor] = []
 
     def open(self, arm: int, coin: random.Random) -> None:
-        self._pads.append(torch.empty(coin.randrange(1, MAX_PAD_BYTES), dtype=torch.uint8, device=self.device))
+        self._pads.append(torch.empty(coin.randrange(1, max(SMALL_PAD_BYTES, min(self.case.bytes, LARGE_PAD_BYTES))), dtype=torch.uint8, device=self.device))
         program = self.programs[arm]
         if program is not None:
             dtype = getattr(torch, self.case.dtype.value)

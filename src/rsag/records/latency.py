@@ -185,13 +185,16 @@ class ReasonCode(str, Enum):
     UNSTABLE_CV = "unstable-cv"
     PROTOCOLS_DIFFER = "protocols-differ"
     GLOO_REDUCE_SCATTER = "gloo-reduce-scatter"  # its ReduceScatter moves a whole AllReduce
-    ONE_LAUNCH = "one-launch"
     NOT_MEASURED = "not-measured"
     PROTOCOL_LL = "protocol-ll"  # the bytes on the wire are LL's: a flag beside every word
     PROTOCOL_LL128 = "protocol-ll128"  # and here LL128's: 8 bytes of flags in every 128
     HEADERS = "headers"  # a message so small that its headers outweigh it
     BYTES_DIFFER = "bytes-differ"  # and nothing known explains it
     NOT_PREDICTED = "not-predicted"
+    GLOO_REDUCE_SCATTER_CLONE = "gloo-reduce-scatter-clone"  # a copy of the whole input
+    GLOO_ALL_GATHER_OUTPUT = "gloo-all-gather-output"  # a flat output of its own, copied from afterwards
+    ALLOCATOR_ROUNDING = "allocator-rounding"  # blocks are larger than what was asked for
+    UNEXPLAINED = "unexplained"  # memory that nothing known accounts for
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
