@@ -189,6 +189,7 @@ def cli_page() -> list[str]:
                 ("`compare`", "`compare`: see [run directory](run-directory.md#compare)"),
                 ("`prove`", "`proofs`: see [run directory](run-directory.md#proofsjson)"),
                 ("`prove --mutants`", "`mutation-score`: each planted fault, judged by each oracle"),
+                ("`model memory`", "`memory-model`: what each composition or training step holds and moves, by role"),
                 ("`ring`", "`ring`: who sends what to whom, step by step; up to 32 ranks"),
                 ("`env`", "`env`: versions, and one `capabilities` document for each backend"),
             ],
@@ -214,7 +215,11 @@ def cli_page() -> list[str]:
 
 def _command(name: str) -> list[str]:
     command = importlib.import_module(f"rsag.cli.{name}").command
-    return ["", f"## rsag {name}", "", *_help(command, f"rsag {name}")]
+    lines = ["", f"## rsag {name}", "", *_help(command, f"rsag {name}")]
+    inner = command.commands if isinstance(command, click.Group) else {}
+    for sub, of_group in inner.items():
+        lines += ["", f"### rsag {name} {sub}", "", *_help(of_group, f"rsag {name} {sub}")]
+    return lines
 
 
 def _help(command: click.Command, path: str) -> list[str]:

@@ -14,6 +14,17 @@ from rsag.launch import ForkServer, Outcome, failure
 RunGloo = Callable[..., list[Any]]
 
 
+def pytest_addoption(parser: pytest.Parser, pluginmanager: pytest.PytestPluginManager) -> None:
+    """On a cluster's machine there may be no pytest-timeout, and --strict-config refuses what nobody declared."""
+    if not pluginmanager.hasplugin("timeout"):
+        parser.addini("timeout", "seconds a test may take, where pytest-timeout is installed")
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    if not config.pluginmanager.hasplugin("timeout"):
+        config.addinivalue_line("markers", "timeout(seconds): without pytest-timeout, without effect")
+
+
 @pytest.fixture(scope="session")
 def fork_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ForkServer]:
     """Ranks from a process that imports torch once for the whole session."""

@@ -13,7 +13,8 @@ import pytest
 from rsag.compositions.mutants import MUTANTS
 from rsag.programs import Alloc, Local, Program, Release, Start, Wait
 from rsag.proofs.mutation import score
-from rsag.records import capability, contracts, latency, plan, proof, protocol, run, verdict
+from rsag.records import capability, compare, contracts, latency, merge, plan, proof, protocol, run, source, verdict
+from rsag.records.latency import ReasonCode
 from rsag.records.proof import Contract
 
 ROOT = Path(__file__).parents[1]
@@ -28,6 +29,8 @@ RECORDS = [
     *(latency.RoundRow, latency.LookRow, latency.CaseEnd, latency.WireRow, protocol.ProtocolRow, protocol.Choice),
     *(verdict.Verdict, verdict.Equivalence, contracts.ContractRow),
     *(latency.LatencyRow, latency.PredictedCost, latency.Reason, latency.WireVerdict),
+    *(source.RunSource, merge.Merge, merge.MergeRow, merge.LaunchRow),
+    *(compare.Comparison, compare.Difference, compare.CompareRow, compare.Side, compare.ContractChange),
 ]
 
 _LINK = re.compile(r"\[[^\]]*\]\(([^)\s]+)\)")
@@ -89,3 +92,9 @@ def test_the_run_directory_s_page_names_every_key_of_every_record(record: type) 
     quoted = set(re.findall(r"`(\w+)", page))
 
     assert set() == {field.name for field in dataclasses.fields(record)} - quoted
+
+
+def test_the_page_of_reasons_has_every_code_and_no_other() -> None:
+    page = (ROOT / "docs" / "reference" / "reasons.md").read_text()
+
+    assert {code.value for code in ReasonCode} == set(re.findall(r"^\| `([\w-]+)` \|", page, re.MULTILINE))

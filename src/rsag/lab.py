@@ -11,7 +11,9 @@ from pathlib import Path
 
 from rsag.analyze.verdict import judge
 from rsag.compositions import COMPOSITIONS
+from rsag.errors import UsageError
 from rsag.launch import ForkServer, LaunchReport, Outcome, failure
+from rsag.launch.devices import available_bytes
 from rsag.launch.probing import probe_backend
 from rsag.plan import write_plan
 from rsag.proofs.prove import prove_all
@@ -26,6 +28,7 @@ from rsag.records.rundir import CAPABILITIES, PLAN, PROOFS, PROTOCOLS, RUN, VERD
 from rsag.records.verdict import Verdict
 from rsag.records.watch import watched
 from rsag.reduction import ReduceOp
+from rsag.units import format_bytes
 
 RANK_PROGRAM = "rsag.rank.__main__"
 PRELOAD = ("torch", "torch.distributed", RANK_PROGRAM)
@@ -59,9 +62,11 @@ def run_plan(
 ) -> Verdict:
     """Do what `plan` says in `directory`, which is empty, and judge it.
 
-    Raises RunFailedError where a rank died or the deadline passed; what was recorded until then, the verdict on it
-    included, is in the directory all the same.
+    Raises UsageError for a payload that cannot fit into this machine's memory, before anything starts. Raises
+    RunFailedError where a rank died or the deadline passed; what was recorded until then, the verdict on it included,
+    is in the directory all the same.
     """
+    require_room(plan)
     write_plan(plan, directory)
     if Experiment.PROOF in plan.experiments:
         say("proving on symbols")
@@ -81,6 +86,28 @@ def run_plan(
     if report is not None and report.outcome is not Outcome.OK:
         raise failure(report)
     return verdict
+
+
+def require_room(plan: Plan, free_bytes: int | None = None) -> None:
+    """Raise UsageError where the ranks of the memory experiment need more than this host has free.
+
+    On GPUs the ranks themselves look, for each has a memory of its own.
+    """
+    if plan.memory is None or plan.backend is not Backend.GLOO:
+        return
+    free = available_bytes() if free_bytes is None else free_bytes
+    # Gloo's ReduceScatter and AllGather copy the payload once more, one after the other.
+    peaks = {arm.composition: max(row.peak_bytes for row in arm.predicted) for arm in plan.memory.arms}
+    largest = max(peaks, key=lambda name: peaks[name])
+    needed = plan.world_size * (peaks[largest] + plan.memory.bytes)
+    if needed > free:
+        raise UsageError(
+            f"{largest} at {format_bytes(plan.memory.bytes)} does not fit into memory",
+            got=f"a predicted peak of {format_bytes(peaks[largest])} on each of {plan.world_size} ranks, and "
+            f"{format_bytes(plan.memory.bytes)} more that Gloo takes for itself: {format_bytes(needed)}",
+            expected=f"at most {format_bytes(free)}, which is free",
+            do="ask for fewer --bytes, or leave memory out of --only",
+        )
 
 
 def _launch(plan: Plan, directory: Path, circumstances: Circumstances, say: Say, watch: Watch) -> LaunchReport:

@@ -268,7 +268,7 @@ def test_a_round_told_twice_is_invalid() -> None:
 
 
 def backwards(row: RoundRow) -> RoundRow:
-    return dataclasses.replace(row, started_us=tuple(tuple(reversed(starts)) for starts in row.started_us))
+    return dataclasses.replace(row, started_us=tuple(reversed(row.started_us)))
 
 
 @pytest.mark.parametrize(
@@ -281,7 +281,7 @@ def backwards(row: RoundRow) -> RoundRow:
         (with_time(CONTROL, 3, math.nan), "rank 1, round 4: nan ns for all_reduce"),  # type: ignore[arg-type]
         (lambda row: dataclasses.replace(row, ns=row.ns[:3]), "rank 1, round 4: not the plan's 4 arms of 6 cycles"),
         (lambda row: dataclasses.replace(row, wrong=()), "rank 1, round 4: not the plan's 4 arms of 6 cycles"),
-        (backwards, "rank 1, round 4: the clock ran backwards, or the arms ran in another order than the plan's"),
+        (backwards, "rank 1, round 4: the clock ran backwards"),
     ],
 )
 def test_times_that_cannot_be_are_invalid(change: Callable[[RoundRow], RoundRow], message: str) -> None:

@@ -104,16 +104,12 @@ def records(plan: Plan, time_of: TimeOf = SLOWER, *, num_rounds: int | None = No
 def _round(plan: Plan, timed: LatencyPlan, time_of: TimeOf, rank: int, number: int, case: int) -> RoundRow:
     order = cycle_order(timed, plan.seed, case, number)
     num_arms, num_cycles = len(timed.arms), len(order)
-    starts = [[0] * num_cycles for _ in range(num_arms)]
-    for cycle, arms in enumerate(order):
-        for position, arm in enumerate(arms):
-            starts[arm][cycle] = 1000 * (num_arms * cycle + position)
     return RoundRow(
         case=case,
         round=number,
         start_ns=10**9 * number,
         ns=tuple(tuple(time_of(rank, number, arm, cycle) for cycle in range(num_cycles)) for arm in range(num_arms)),
-        started_us=tuple(map(tuple, starts)),
+        started_us=tuple(1000 * cycle for cycle in range(num_cycles)),
         wrong=(0,) * num_arms,
     )
 

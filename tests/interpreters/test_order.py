@@ -5,12 +5,13 @@ Most worlds here pass a value by peer memory: rank 0 writes, something may order
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Callable
 
 import pytest
 from small_worlds import Body, programs, refutation, run, verdict
 
-from rsag.programs import Recorder, View
+from rsag.programs import Program, Recorder, View
 from rsag.records.proof import Contract
 
 Between = Callable[[Recorder, View], object]
@@ -173,19 +174,15 @@ def test_blocking_calls_of_one_rank_are_in_order() -> None:
     [
         (lambda m, full, out: m.copy(m.allocate(2), full), None),
         (lambda m, full, out: m.fill(full, 0), Contract.ORDER),
-        (lambda m, full, out: m.release(full), Contract.ORDER),
         (lambda m, full, out: m.copy(m.allocate(1), out), Contract.ORDER),
         (lambda m, full, out: m.fill(out, 0), Contract.ORDER),
-        (lambda m, full, out: m.release(out), Contract.ORDER),
         (lambda m, full, out: m.all_reduce(out, "sum"), Contract.ORDER),
     ],
     ids=[
         "input read",
         "input written",
-        "input released",
         "output read",
         "output written",
-        "output released",
         "output sent on",
     ],
 )
@@ -201,6 +198,23 @@ def test_what_a_started_call_uses_is_its_own_until_the_wait(
         return result
 
     assert expected is verdict(programs(body, numel=2, consumes=True))
+
+
+@pytest.mark.parametrize("released", ["full", "out"])
+def test_a_release_in_flight_is_a_race_in_a_program_that_no_recorder_made(released: str) -> None:
+    def body(m: Recorder, full: View) -> View:
+        out, result = m.allocate(1), m.allocate(1)
+        m.wait(m.reduce_scatter(out, full, "sum", start=True))
+        m.release(full if released == "full" else out)
+        return result
+
+    def swapped(program: Program) -> Program:
+        *before, wait, release = program.code
+        return dataclasses.replace(program, code=(*before, release, wait))
+
+    recorded = programs(body, numel=2, consumes=True)
+    assert verdict(recorded) is None
+    assert Contract.ORDER is verdict(tuple(map(swapped, recorded)))
 
 
 def test_a_started_copy_holds_both_its_ends() -> None:

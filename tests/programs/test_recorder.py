@@ -116,6 +116,43 @@ def test_a_peer_s_buffer_cannot_be_released() -> None:
     refused("release of a peer", lambda m, full: m.release(m.peer(full, 1)), symmetric=True)
 
 
+@pytest.mark.parametrize("end", ["input", "output"])
+def test_what_a_started_collective_uses_cannot_be_released_before_the_wait(end: str) -> None:
+    def body(waits_first: bool) -> Body:
+        def inner(m: Recorder, full: View) -> View:
+            out = m.allocate(2)
+            token = m.reduce_scatter(out, full, "sum", start=True)
+            if waits_first:
+                m.wait(token)
+            m.release(full if end == "input" else out)
+            return m.allocate(4)
+
+        return inner
+
+    refused("a started operation uses", body(waits_first=False), consumes=True)
+    assert program(body(waits_first=True), consumes=True).code
+
+
+@pytest.mark.parametrize("end", ["source", "destination"])
+def test_what_a_started_copy_uses_cannot_be_released_before_the_wait(end: str) -> None:
+    def body(m: Recorder, full: View) -> None:
+        dst, src = m.allocate(4), m.allocate(4)
+        m.copy(dst, src, start=True)
+        m.release(dst if end == "destination" else src)
+
+    refused("a started operation uses", body)
+
+
+def test_another_buffer_can_be_released_meanwhile() -> None:
+    def body(m: Recorder, full: View) -> None:
+        other = m.allocate(4)
+        token = m.all_reduce(full, "sum", start=True)
+        m.release(other)
+        m.wait(token)
+
+    assert Release in map(type, program(body).code)
+
+
 def test_only_symmetric_buffers_have_peers() -> None:
     refused("a peer cannot be read here", lambda m, full: m.peer(full, 1))
     refused("a peer cannot be read here", lambda m, full: m.peer(m.allocate(4), 1), symmetric=True)

@@ -122,7 +122,6 @@ def test_an_element_that_nobody_wrote_is_the_caller_s(name: str) -> None:
 
 
 RACES = [
-    "input_released_before_the_wait",
     "write_in_flight",
     "read_before_the_wait",
     "staging_reused_early",
@@ -250,7 +249,6 @@ def test_a_shard_that_no_rank_holds() -> None:
 
 ORDER_MUTANTS = [mutant for mutant in MUTANTS if mutant.breaks is Contract.ORDER]
 NEED_THE_LOG = {
-    "input_released_before_the_wait",
     "write_in_flight",
     "peer_without_the_first_barrier",
     "peer_without_the_last_barrier",

@@ -1,7 +1,7 @@
 """A bench that measures nothing and writes down what it is asked to do, one short word each.
 
-`o2 c2` open arm 2, capture it; `!` all are ready; `r2 | t2 k2` reset, line up, time, check; `n` how many were wrong; `x`
-close.
+`o2 c2` open arm 2, capture it; `!` all are ready; `r2 | t2 k2` reset it, line up, time it, check it; `n` how many were
+wrong; `x` close.
 """
 
 from __future__ import annotations

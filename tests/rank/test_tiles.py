@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import itertools
 from typing import Any
 
 import pytest
@@ -12,15 +11,13 @@ from torch.utils._python_dispatch import TorchDispatchMode
 
 from rsag.carriers.groups import Groups
 from rsag.carriers.torch_types import torch_dtype
-from rsag.collectives import Kind
 from rsag.compositions import find
 from rsag.interpreters import machine
 from rsag.interpreters.exact import Exact
 from rsag.programs import record_all
-from rsag.rank import tiles as tiles_module
 from rsag.rank.bench import Arm
-from rsag.rank.tiles import CHUNK_BYTES, PERIOD, Pieces, Scratch, Tiles
-from rsag.reduction import DType, Family, ReduceOp, why_undefined
+from rsag.rank.tiles import PERIOD, Pieces, Scratch, Tiles
+from rsag.reduction import DType, Family, ReduceOp
 from rsag.units import MIB
 
 CPU = torch.device("cpu")
@@ -29,6 +26,10 @@ CHUNK = 3 * PERIOD
 
 NUMEL = 2 * CHUNK + 100
 """Two whole pieces and one that is uneven."""
+
+
+def chunks_of(monkeypatch: pytest.MonkeyPatch, num_bytes: int) -> None:
+    monkeypatch.setattr("rsag.rank.tiles._chunk_bytes", lambda device: num_bytes)
 
 
 def tiled(chunk: Tensor, numel: int) -> Tensor:
@@ -118,18 +119,18 @@ def test_minus_zero_is_zero() -> None:
 REAL = [dtype for dtype in DType if dtype.family is not Family.COMPLEX]
 
 
-@pytest.mark.parametrize("world_size", [2, 3, 4, 8])
-@pytest.mark.parametrize("dtype", REAL)
+@pytest.mark.parametrize("dtype", [dtype for dtype in REAL if dtype is not DType.BOOL])
+@pytest.mark.parametrize("world_size", [2, 4, 8])
 def test_a_shard_in_the_wrong_place_is_seen_at_the_sizes_that_people_choose(dtype: DType, world_size: int) -> None:
-    for op, q in itertools.product(ReduceOp, (64, 250, 256, 1000, 1024, 16 * 1024, 65536, 262144)):
-        if why_undefined(op, dtype) is not None or dtype is DType.BOOL and op not in (ReduceOp.BXOR, ReduceOp.SUM):
-            continue  # of many bools most reduce to one value
+    """The values' own period may divide a shard: it is 64 for sums of bfloat16 on four ranks, and 2 for products."""
+    for op in (ReduceOp.SUM, ReduceOp.PRODUCT, ReduceOp.MAX):
         expected = Tiles(op, dtype, world_size, CPU)
-        program = record_all(find("all_reduce"), world_size=world_size, numel=world_size * q, op=op)[0]
-        [(_, stop, chunk)] = expected.promised(program)
-        right = tiled(chunk, stop)
-        share = (right.roll(q) != right).double().mean().item()
-        assert share > 0.1, f"{op.value} of shards of {q}: {share:.0%} of the elements show a rotation by one shard"
+        for q in (64, 256, 1000, 16 * 1024, 256 * 1024):
+            program = record_all(find("all_reduce"), world_size=world_size, numel=world_size * q, op=op)[0]
+            [(_, stop, chunk)] = expected.promised(program)
+            right = tiled(chunk, min(stop, 2 * q))
+            share = (right[q:] != right[:q]).double().mean().item()
+            assert share > 0.1, f"{op.value} of shards of {q}: {share:.0%} of the elements tell a shard from the next"
 
 
 # -------------------------------------------------------------------------------------------------- what is promised
@@ -141,7 +142,7 @@ def test_a_shard_in_the_wrong_place_is_seen_at_the_sizes_that_people_choose(dtyp
 def test_what_is_promised_is_what_exact_integers_give(
     name: str, op: ReduceOp, world_size: int, q: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setitem(CHUNK_BYTES, "cpu", 1)  # a chunk is one period then, and has to be repeated
+    chunks_of(monkeypatch, 1)  # one period then, which has to be repeated
     expected = Tiles(op, DType.FLOAT32, world_size, CPU)
     programs = record_all(find(name), world_size=world_size, numel=world_size * q, op=op)
     given = [tiled(expected.contributed(rank, world_size * q), world_size * q).tolist() for rank in range(world_size)]
@@ -165,7 +166,7 @@ def test_sums_are_exact_in_their_dtype(dtype: DType) -> None:
         assert torch.equal((exact > 0).to(torch.int64) if dtype is DType.BOOL else exact, chunk.to(torch.int64))
 
 
-# ---------------------------------------------------------------------------------------------------------------- memory
+# --------------------------------------------------------------------------------------------------------------- memory
 
 
 class Allocated(TorchDispatchMode):
@@ -196,13 +197,19 @@ def kept_bytes(arm: Arm) -> int:
 
 
 def large_arm(name: str, calls: int) -> Arm:
-    """16 MiB, four chunks on a CPU."""
+    """16 MiB."""
     programs = record_all(find(name), world_size=1, numel=16 * MIB // 4, op=ReduceOp.SUM)
     expected = Tiles(ReduceOp.SUM, DType.FLOAT32, 1, CPU)
     return Arm(programs[0], Groups(programs), expected, torch_dtype("float32"), CPU, calls)
 
 
-@pytest.mark.usefixtures("one_rank")
+@pytest.fixture
+def chunk_bytes(monkeypatch: pytest.MonkeyPatch) -> int:
+    chunks_of(monkeypatch, 4 * MIB)
+    return 4 * MIB
+
+
+@pytest.mark.usefixtures("one_rank", "chunk_bytes")
 def test_resetting_and_checking_allocate_nothing_but_single_numbers() -> None:
     arm = large_arm("rs_ag_in_place", calls=2)
     arm.reset()
@@ -214,29 +221,29 @@ def test_resetting_and_checking_allocate_nothing_but_single_numbers() -> None:
 
 
 @pytest.mark.usefixtures("one_rank")
-def test_counting_what_is_wrong_takes_less_than_a_chunk_at_a_time() -> None:
+def test_counting_what_is_wrong_takes_less_than_a_chunk_at_a_time(chunk_bytes: int) -> None:
     arm = large_arm("rs_ag_in_place", calls=1)
     arm.reset()
     arm.sets[0].result.neg_()
     with Allocated() as allocated:
         arm.check()
-    assert 4 == sum(nbytes > 8 for nbytes in allocated.nbytes)
-    assert max(allocated.nbytes) <= CHUNK_BYTES["cpu"] / 4
+    assert 5 == sum(nbytes > 8 for nbytes in allocated.nbytes)  # pieces, each a little less than 4 MiB
+    assert max(allocated.nbytes) <= chunk_bytes / 4
     assert arm.num_wrong() > 0.9 * MIB * 4
 
 
 @pytest.mark.usefixtures("one_rank")
 @pytest.mark.parametrize("name", ["all_reduce", "rs_ag_naive", "reduce_scatter", "all_gather", "all_gather_in_place"])
-def test_an_arm_keeps_three_chunks_whatever_its_calls(name: str) -> None:
+def test_an_arm_keeps_three_chunks_whatever_its_calls(name: str, chunk_bytes: int) -> None:
     """What to fill with, what to expect, and what to compare in."""
-    assert [True] * 2 == [kept_bytes(large_arm(name, calls)) <= 3 * CHUNK_BYTES["cpu"] + 1024 for calls in (1, 3)]
+    assert [True] * 2 == [kept_bytes(large_arm(name, calls)) <= 3 * chunk_bytes + 1024 for calls in (1, 3)]
 
 
 @pytest.mark.parametrize("world_size", [1, 3, 8])
 def test_the_parts_of_a_gather_share_one_chunk(world_size: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(tiles_module.CHUNK_BYTES, "cpu", 64 * PERIOD * 4)
+    chunks_of(monkeypatch, 256 * PERIOD * 4)
     numel = world_size * 200 * PERIOD
     program = record_all(find("all_gather"), world_size=world_size, numel=numel, op=ReduceOp.SUM)[0]
     parts = Tiles(ReduceOp.SUM, DType.FLOAT32, world_size, CPU).promised(program)
     assert world_size == len(parts)
-    assert 32 * PERIOD * 4 < sum(chunk.nbytes for _, _, chunk in parts) <= CHUNK_BYTES["cpu"]
+    assert 128 * PERIOD * 4 < sum(chunk.nbytes for _, _, chunk in parts) <= 256 * PERIOD * 4

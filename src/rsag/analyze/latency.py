@@ -87,7 +87,7 @@ def _judge_case(
     if recorded.ended and not rounds:
         return None, _all_alike(timing, TimeOutcome.INCONCLUSIVE, not_measured)
     orders = orders_of(timing, plan.seed, number, max(map(len, rounds.values()), default=0))
-    flaw = find_flaw(timing, orders, rounds, plan.world_size)
+    flaw = find_flaw(timing, rounds, plan.world_size)
     if flaw is not None:
         return None, _all_alike(timing, TimeOutcome.INVALID, flaw)
     samples = merge(timing, orders, rounds)

@@ -10,12 +10,14 @@ from typing import TypeVar
 from rsag.analyze.claims import run_sentence
 from rsag.analyze.contracts import judge_contracts
 from rsag.analyze.latency import judge_latency
+from rsag.analyze.memory import judge_memory, judge_state
 from rsag.analyze.protocol import with_protocols
 from rsag.analyze.wire import judge_wire
 from rsag.records.codec import decode, load_document
 from rsag.records.contracts import ContractOutcome, ContractRow, Observation
 from rsag.records.jsonl import RankFile, read_rows
 from rsag.records.latency import CaseEnd, LatencyRow, LookRow, ReasonCode, RoundRow, WireRow
+from rsag.records.memory import MemoryRow
 from rsag.records.plan import Experiment, Plan, Prediction
 from rsag.records.proof import ProofOutcome, Proofs
 from rsag.records.protocol import Protocols
@@ -37,6 +39,7 @@ def judge(directory: Path) -> Verdict:
     if Experiment.CONTRACTS in plan.experiments:
         rows = judge_contracts(plan, {rank: _rows(file, Observation) for rank, file in files.items()})
     wire = judge_wire(plan, {rank: _rows(file, WireRow) for rank, file in files.items()})
+    memory = judge_memory(plan, {rank: _rows(file, MemoryRow) for rank, file in files.items()})
     latency: tuple[LatencyRow, ...] = ()
     if Experiment.LATENCY in plan.experiments:
         timed = {rank: [row for kind in _TIMED for row in _rows(file, kind)] for rank, file in files.items()}
@@ -59,11 +62,12 @@ def judge(directory: Path) -> Verdict:
             _not_examined(
                 Meaning.EXECUTION, "which kernels ran, and with which boundaries, was not looked at in this run"
             ),
-            _not_examined(Meaning.STATE, "memory between the halves was not measured in this run"),
+            judge_state(plan, memory),
         ),
         contracts=rows,
         latency=latency,
         wire=wire,
+        memory=memory,
         sentence=run_sentence(latency),
     )
 
@@ -74,6 +78,7 @@ _KINDS: dict[type, str] = {
     LookRow: "look",
     CaseEnd: "case-end",
     WireRow: "wire",
+    MemoryRow: "memory",
 }
 _TIMED: tuple[type[RoundRow] | type[LookRow] | type[CaseEnd], ...] = (RoundRow, LookRow, CaseEnd)
 

@@ -12,16 +12,20 @@ from torch import Tensor
 from rsag.carriers.groups import Groups
 from rsag.carriers.torch_types import combiner, identity_of, torch_op
 from rsag.collectives import Kind
-from rsag.errors import UnsupportedError
+from rsag.errors import ProgramError, UnsupportedError
 from rsag.programs import IDENTITY, Local, LocalKind, Program, Start, View, Wait
 
 Call = Callable[[], object]
 
 
 class Calls:
-    """Makes zero-argument calls out of a program's instructions. `at` gives a view's tensor, 1-D and contiguous."""
+    """Makes zero-argument calls out of a program's instructions. `at` gives a view's tensor, 1-D and contiguous.
+
+    Raises ProgramError for a program that leaves something in flight.
+    """
 
     def __init__(self, program: Program, groups: Groups, at: Callable[[View], Tensor], dtype: torch.dtype) -> None:
+        require_waited(program)
         self._program, self._groups, self._at, self._dtype = program, groups, at, dtype
         self._works: dict[int, Any] = {}
         self._blocking = {step.token for step in program.code if isinstance(step, Start) and step.blocking}
@@ -103,6 +107,22 @@ class Calls:
         if works is not None:
             for work in works if isinstance(works, list) else (works,):
                 work.wait()
+
+
+def require_waited(program: Program) -> None:
+    """Raise ProgramError where an operation is started and never waited for.
+
+    A carrier hands its buffers out when the program ends, to be read, filled again or freed. A proof refutes such a
+    program; this is for those that nobody proved.
+    """
+    waited = {step.token for step in program.code if isinstance(step, Wait)}
+    for step in program.code:
+        if isinstance(step, (Start, Local)) and step.token is not None and step.token not in waited:
+            raise ProgramError(
+                f"{program.composition} ends with an operation in flight",
+                got=f"no wait for {step.site}",
+                do="wait for it",
+            )
 
 
 def _combine_all(combine: Callable[[Tensor, Tensor], object], dst: Tensor, sources: list[Tensor]) -> None:

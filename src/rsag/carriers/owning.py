@@ -1,11 +1,12 @@
 """The owning carrier: a program run once, with its buffers allocated and freed for real.
 
-Release means that the memory is given back, not that a name is dropped: the caller and the composition still hold the
-tensor, so its storage is shrunk to nothing. On a CUDA stream that is safe for what ran on the *current* stream, in
-whose order the allocator reuses it; work started beside it is waited for first, as the recorder demands.
+What release means is written in one place, `release_memory`. What a program really holds is measured on this carrier,
+by an observer that is told of each instruction when it is done.
 """
 
 from __future__ import annotations
+
+from collections.abc import Callable
 
 import torch
 from torch import Tensor
@@ -15,11 +16,13 @@ from rsag.carriers.groups import Groups
 from rsag.carriers.tensors import flatten
 from rsag.carriers.torch_types import dtype_name
 from rsag.errors import UnsupportedError, UsageError
-from rsag.programs import Alloc, Program, Release, View
+from rsag.programs import Alloc, Instruction, Program, Release, View
+
+Observe = Callable[[Instruction], None]
 
 
-def run_owning(program: Program, tensor: Tensor, groups: Groups) -> Tensor:
-    """Run `program` on `tensor` and return its result, 1-D.
+def run_owning(program: Program, tensor: Tensor, groups: Groups, *, observe: Observe | None = None) -> Tensor:
+    """Run `program` on `tensor` and return its result, 1-D; `observe` is called after each instruction.
 
     A composition that consumes its input frees `tensor`'s memory; any other leaves it alive, changed where it works in
     place. Raises UnsupportedError for a tensor that cannot be given to a collective, UsageError for one of another
@@ -45,21 +48,33 @@ def run_owning(program: Program, tensor: Tensor, groups: Groups) -> Tensor:
             if step.view != program.input:
                 buffers[step.view.buffer] = torch.empty(len(step.view), dtype=tensor.dtype, device=tensor.device)
         elif isinstance(step, Release):
-            _free(buffers.pop(step.view.buffer))
+            release_memory(buffers.pop(step.view.buffer))
         else:
             call = calls.make(step)
             if call is not None:
                 call()
+        if observe is not None:
+            observe(step)
     result = at(program.result)
     if program.consumes:
         if flat.copied:
-            _free(tensor)
+            release_memory(tensor)
     else:
         flat.copy_back(tensor)
     return result
 
 
-def _free(tensor: Tensor) -> None:
+def release_memory(tensor: Tensor) -> None:
+    """Give `tensor`'s memory back now, whoever still holds the tensor: its storage is shrunk to nothing.
+
+    Dropping a name would not do: the caller and the composition hold the tensor too. On a CUDA stream the device may
+    still be reading. What is queued on the stream that the memory was allocated on is no danger, since the allocator
+    hands it out again in that stream's order; for any other stream `record_stream` makes the allocator wait for what is
+    queued now. A collective's own stream is ordered by its wait, which `record` asks for before a release and which
+    lets go of the reference that the work holds.
+    """
+    if tensor.is_cuda:
+        tensor.record_stream(torch.cuda.current_stream(tensor.device))
     tensor.untyped_storage().resize_(0)
 
 

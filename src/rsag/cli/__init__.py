@@ -18,6 +18,7 @@ from rsag.errors import ExitCode, RsagError
 COMMANDS: dict[str, str] = {
     "run": "Plan, launch, judge and report in one go: the main job.",
     "prove": "Prove compositions on symbols, or find the counterexample; needs no torch.",
+    "model": "Predict what compositions and training steps cost, at any scale.",
     "ring": "Print a ring schedule, step by step.",
     "emit": "Print a composition as plain torch code.",
     "judge": "Judge a saved run directory again, without torch.",

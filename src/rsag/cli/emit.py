@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import click
 
-from rsag.cli.options import parse_op, parse_world_size
+from rsag.cli.options import parse_dtype, parse_op, parse_world_size
 from rsag.compositions import find
-from rsag.errors import UsageError, unknown_name
+from rsag.errors import UsageError
 from rsag.interpreters.emit import emit
 from rsag.programs import record_all
-from rsag.reduction import DType
 
 
 @click.command()
@@ -26,11 +25,4 @@ def command(composition: str, world_size: int, numel: int, op: str, dtype: str) 
     if numel < 1:
         raise UsageError("there is nothing to communicate", got=f"{numel} elements", expected="1 or more")
     programs = record_all(found, world_size=parse_world_size(world_size), numel=numel, op=parse_op(op))
-    click.echo(emit(programs, _parse_dtype(dtype)), nl=False)
-
-
-def _parse_dtype(text: str) -> DType:
-    try:
-        return DType(text.strip().lower())
-    except ValueError:
-        raise unknown_name("dtype", text, (dtype.value for dtype in DType)) from None
+    click.echo(emit(programs, parse_dtype(dtype)), nl=False)

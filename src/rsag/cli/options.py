@@ -9,7 +9,7 @@ from typing import Any
 import click
 
 from rsag.errors import UsageError, unknown_name
-from rsag.reduction import ReduceOp
+from rsag.reduction import DType, ReduceOp
 
 json_option = click.option("--json", "as_json", is_flag=True, help="One JSON document on standard output.")
 
@@ -26,6 +26,14 @@ def parse_op(text: str) -> ReduceOp:
 def parse_ops(text: str) -> tuple[ReduceOp, ...]:
     """Operators by name, separated by commas, each once."""
     return tuple(dict.fromkeys(parse_op(name) for name in text.split(",")))
+
+
+def parse_dtype(text: str) -> DType:
+    """An element type by torch's name, in any case."""
+    try:
+        return DType(text.strip().lower())
+    except ValueError:
+        raise unknown_name("dtype", text, (dtype.value for dtype in DType)) from None
 
 
 def parse_world_size(value: int) -> int:

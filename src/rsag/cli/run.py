@@ -12,11 +12,13 @@ from typing import TYPE_CHECKING
 import click
 
 from rsag.cli.options import json_option, print_json
-from rsag.cli.timing import Timing, plan_timing, timing_options
+from rsag.cli.timing import Timing, plan_memory_of, plan_timing, timing_options
 from rsag.errors import ExitCode, UsageError, unknown_name
 
 if TYPE_CHECKING:
     from rsag.analyze.claims import FailOn
+    from rsag.records.latency import LatencyPlan
+    from rsag.records.memory import MemoryPlan
     from rsag.records.plan import Backend, Experiment, Plan
     from rsag.records.verdict import Verdict
 
@@ -24,7 +26,7 @@ PATH = click.Path(path_type=Path)
 
 
 @click.command("run")
-@click.option("--only", metavar="NAMES", help="Experiments: proof, contracts, latency, wire. Default: all.")
+@click.option("--only", metavar="NAMES", help="Experiments: proof, contracts, latency, wire, memory. Default: all.")
 @click.option("--world-size", "-n", type=int, help="Ranks. Default: the GPUs (at most 4) under NCCL, 4 under Gloo.")
 @click.option("--backend", metavar="NAME", help="gloo or nccl. Default: nccl where there are two GPUs or more.")
 @click.option("--seed", type=int, default=0, show_default=True, help="Starts every random choice.")
@@ -67,14 +69,17 @@ def command(
     gates = [parse_fail_on(text) for text in conditions]
     on = chosen_backend(backend)
     ranks = _world_size(world_size, on, elsewhere=save_plan is not None)
+    experiments = _experiments(only, ranks)
     plan = make_plan(
         world_size=ranks,
         backend=on,
-        experiments=_experiments(only),
+        experiments=experiments,
         seed=seed,
         deadline_s=parse_seconds(deadline),
-        latency=None if timing.is_default or ranks == 1 else plan_timing(timing, ranks, on),
+        latency=_plan_of_times(timing, experiments, ranks, on),
+        memory=_plan_of_memory(timing, experiments, ranks, on),
     )
+    _check_launches(launches, plan, gated=bool(gates) or junit is not None)
     if save_plan is not None:
         try:
             save_plan.parent.mkdir(parents=True, exist_ok=True)
@@ -125,8 +130,6 @@ def _run_launches(plan: Plan, directory: Path, launches: int, as_json: bool) -> 
 
     from rsag.cli.merge import merge_runs
 
-    if plan.latency is None:
-        raise UsageError("launches are merged by their times, and nothing is timed", do="leave out --launches")
     each = []
     for number in range(launches):
         here = directory / f"launch-{number + 1:02d}"
@@ -167,17 +170,64 @@ def exit_code(outcome: str) -> int:
     return {"pass": ExitCode.DONE, "fail": ExitCode.REFUTED}.get(outcome, ExitCode.NO_ANSWER)
 
 
-def _experiments(only: str | None) -> tuple[Experiment, ...]:
+def _experiments(only: str | None, ranks: int) -> tuple[Experiment, ...]:
+    """Those asked for that `ranks` can do."""
     from rsag.records.plan import Experiment
 
-    if only is None:
-        return tuple(Experiment)
     known = {experiment.value: experiment for experiment in Experiment}
-    names = [name.strip() for name in only.split(",")]
+    names = list(known) if only is None else [name.strip() for name in only.split(",")]
     for name in names:
         if name not in known:
             raise unknown_name("experiment", name, known)
-    return tuple(experiment for experiment in Experiment if experiment.value in names)
+    asked = [experiment for experiment in Experiment if experiment.value in names]
+    able = [experiment for experiment in asked if ranks > 1 or not experiment.is_timed]
+    if able != asked:
+        why = "on one rank no byte moves: there is nothing to compare"
+        if not able:
+            raise UsageError(why, do="ask for two ranks or more with -n")
+        click.echo(f"rsag: {why}; {' and '.join(one.value for one in asked if one.is_timed)} left out", err=True)
+    return tuple(able)
+
+
+def _plan_of_times(
+    timing: Timing, experiments: tuple[Experiment, ...], ranks: int, backend: Backend
+) -> LatencyPlan | None:
+    """What was asked to be timed; None for the default."""
+    from rsag.records.plan import Experiment
+
+    if timing.is_default:
+        return None
+    if not any(experiment.is_timed for experiment in experiments):
+        if Experiment.MEMORY in experiments and timing.is_what_alone:
+            return None
+        raise UsageError(
+            "nothing is timed in this run",
+            got="options that say what to time",
+            do="add latency or wire to --only, on two ranks or more",
+        )
+    return plan_timing(timing, ranks, backend)
+
+
+def _plan_of_memory(
+    timing: Timing, experiments: tuple[Experiment, ...], ranks: int, backend: Backend
+) -> MemoryPlan | None:
+    """The largest payload and the compositions that were asked for; None for the default."""
+    from rsag.records.plan import Experiment
+
+    return None if timing.is_default or Experiment.MEMORY not in experiments else plan_memory_of(timing, ranks, backend)
+
+
+def _check_launches(launches: int, plan: Plan, *, gated: bool) -> None:
+    if launches < 1:
+        raise UsageError("a run is launched at least once", got=launches, expected="1 or more")
+    if launches > 1 and plan.latency is None:
+        raise UsageError("launches are merged by their times, and nothing is timed", do="leave out --launches")
+    if launches > 1 and gated:
+        raise UsageError(
+            "--fail-on and --junit look at one launch",
+            got=f"--launches {launches}",
+            do="leave out the one or the other",
+        )
 
 
 def chosen_backend(name: str | None) -> Backend:

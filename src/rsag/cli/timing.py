@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -14,6 +15,7 @@ from rsag.units import parse_bytes
 
 if TYPE_CHECKING:
     from rsag.records.latency import LatencyPlan
+    from rsag.records.memory import MemoryPlan
     from rsag.records.plan import Backend
 
 F = TypeVar("F", bound=Callable[..., Any])
@@ -38,6 +40,12 @@ class Timing:
     def is_default(self) -> bool:
         return self == DEFAULT
 
+    @property
+    def is_what_alone(self) -> bool:
+        """Whether nothing is said of how it is timed, only what is run."""
+        what = {name: getattr(DEFAULT, name) for name in ("sizes", "compositions", "dtype", "op")}
+        return dataclasses.replace(self, **what) == DEFAULT
+
 
 DEFAULT = Timing(
     preset=None,
@@ -54,7 +62,9 @@ DEFAULT = Timing(
 
 _OPTIONS = (
     click.option("--preset", metavar="NAME", help="chapter: the schedule of the course this grew from."),
-    click.option("--bytes", "sizes", metavar="SIZES", help="Payloads to time: 64KiB,1MiB,256MiB."),
+    click.option(
+        "--bytes", "sizes", metavar="SIZES", help="Payloads to time: 64KiB,1MiB,256MiB. Memory takes the largest."
+    ),
     click.option("--composition", "compositions", metavar="NAMES", help="Compositions to time against AllReduce."),
     click.option("--clock", "clocks", metavar="NAMES", help="graph, eager (CUDA) or cpu."),
     click.option("--dtype", default=DEFAULT.dtype, show_default=True, help="Of the timed payload."),
@@ -93,6 +103,8 @@ def plan_timing(timing: Timing, world_size: int, backend: Backend) -> LatencyPla
     if timing.preset is not None:
         if timing.preset != "chapter":
             raise unknown_name("preset", timing.preset, ["chapter"])
+        if dataclasses.replace(timing, preset=None) != DEFAULT:
+            raise UsageError("a preset says all of what is timed", do="leave it out, or the other options of timing")
         return plan_chapter_latency(world_size=world_size, backend=backend)
     clocks = None if timing.clocks is None else [_member(Clock, "clock", one) for one in _split(timing.clocks)]
     return plan_latency(
@@ -107,6 +119,21 @@ def plan_timing(timing: Timing, world_size: int, backend: Backend) -> LatencyPla
         max_rounds=timing.rounds,
         margin=None if timing.margin is None else _percent(timing.margin),
         precisely=timing.precise,
+    )
+
+
+def plan_memory_of(timing: Timing, world_size: int, backend: Backend) -> MemoryPlan:
+    """What `timing` asks to be run, at the largest size: compositions beside AllReduce, without its clocks."""
+    from rsag.plan.memory import plan_memory
+    from rsag.reduction import DType
+
+    return plan_memory(
+        world_size=world_size,
+        backend=backend,
+        size=None if timing.sizes is None else max(parse_bytes(one) for one in _split(timing.sizes)),
+        compositions=None if timing.compositions is None else ["all_reduce", *_split(timing.compositions)],
+        dtype=_member(DType, "dtype", timing.dtype),
+        op=parse_op(timing.op),
     )
 
 

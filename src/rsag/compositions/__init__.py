@@ -6,7 +6,16 @@ Add a file and a line here, and it is proved, predicted and run.
 from __future__ import annotations
 
 from rsag.collectives import Kind
-from rsag.compositions import native, peer, reduce_broadcast, reduce_scatter_all_gather, ring, two_level
+from rsag.compositions import (
+    native,
+    peer,
+    reduce_broadcast,
+    reduce_scatter_all_gather,
+    reduce_scatter_only,
+    ring,
+    staged,
+    two_level,
+)
 from rsag.errors import unknown_name
 from rsag.programs import Composition
 
@@ -19,12 +28,15 @@ COMPOSITIONS: tuple[Composition, ...] = (
     reduce_scatter_all_gather.PADDED_EARLY_RELEASE,
     reduce_scatter_all_gather.PADDED_IN_PLACE,
     reduce_scatter_all_gather.CHUNKED,
+    staged.STAGED,
     reduce_broadcast.REDUCE_BROADCAST,
     ring.ALL_REDUCE,
     two_level.TWO_LEVEL,
     peer.PEER,
     native.REDUCE_SCATTER,
     native.REDUCE_SCATTER_IN_PLACE,
+    reduce_scatter_only.ONLY,
+    reduce_scatter_only.COPIED_OUT,
     ring.REDUCE_SCATTER,
     ring.REDUCE_SCATTER_IN_PLACE,
     native.ALL_GATHER,

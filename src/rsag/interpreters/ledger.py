@@ -7,8 +7,8 @@ and sent by the owner. Memory is what the composition allocates and what the cal
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from fractions import Fraction
 from typing import Any, cast
 
@@ -17,7 +17,7 @@ from rsag.errors import ProgramError
 from rsag.interpreters import machine
 from rsag.interpreters.algebra import Cells
 from rsag.interpreters.refuted import Refuted
-from rsag.programs import Alloc, Local, Program, Release, Role, Start
+from rsag.programs import Alloc, Local, Program, Release, Role, Start, View
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -49,8 +49,13 @@ class RankLedger:
         return self.timeline[-1].total_bytes
 
     @property
+    def peak(self) -> Moment:
+        """The first moment at which the most is live."""
+        return max(self.timeline, key=lambda moment: moment.total_bytes)
+
+    @property
     def peak_bytes(self) -> int:
-        return max(moment.total_bytes for moment in self.timeline)
+        return self.peak.total_bytes
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -66,34 +71,51 @@ def ledger(programs: Sequence[Program], itemsize: int) -> Ledger:
 
     Raises ProgramError for programs that do not come to an end, or use memory that is not theirs.
     """
-    sent = [Fraction(0) for _ in programs]
-    received = [Fraction(0) for _ in programs]
+    read_by_peers = [0 for _ in programs]
     for program in programs:
-        for step in program.code:
-            if isinstance(step, Start):
-                out, inp = _traffic(step, program.rank)
-                sent[program.rank] += out * itemsize
-                received[program.rank] += inp * itemsize
-            elif isinstance(step, Local):
-                for view in step.src:
-                    if view.rank != program.rank:
-                        sent[view.rank] += len(view) * itemsize
-                        received[program.rank] += len(view) * itemsize
-    rows = tuple(
-        RankLedger(
-            rank=program.rank,
-            calls=dict(Counter(step.kind for step in program.code if isinstance(step, Start))),
-            sent_bytes=float(sent[program.rank]),
-            received_bytes=float(received[program.rank]),
-            timeline=_timeline(program, itemsize),
-        )
-        for program in programs
-    )
+        for view in _peers_views(program):
+            read_by_peers[view.rank] += len(view) * itemsize
+    alone = [rank_ledger(program, itemsize) for program in programs]
+    rows = tuple(replace(row, sent_bytes=row.sent_bytes + more) for row, more in zip(alone, read_by_peers))
     try:
         steps = max(machine.run(programs, _NoValues()).steps)
     except Refuted as found:
         raise ProgramError(f"no costs of a program that is wrong: {found.message}", do="prove it first") from found
     return Ledger(steps=steps, ranks=rows)
+
+
+def rank_ledger(program: Program, itemsize: int | Mapping[Role, Fraction], *, start: int = 0) -> RankLedger:
+    """One rank's costs from its program alone, so at any scale; what peers read of its memory they alone know.
+
+    `itemsize` may differ by role. Instructions before `start` prepare: their memory counts, as the timeline's first
+    moment, and what they send does not.
+    """
+    sizes = {role: Fraction(itemsize) for role in Role} if isinstance(itemsize, int) else itemsize
+    roles = {step.view.buffer: step.role for step in program.code if isinstance(step, Alloc)}
+    calls = [step for step in program.code[start:] if isinstance(step, Start)]
+    sent = received = Fraction(0)
+    for call in calls:
+        used = call.inp or call.out
+        if used is not None:
+            out, inp = _traffic(call, program.rank)
+            sent += out * sizes[roles[used.buffer]]
+            received += inp * sizes[roles[used.buffer]]
+    for view in _peers_views(program, start):
+        received += len(view) * sizes[roles[view.buffer]]
+    return RankLedger(
+        rank=program.rank,
+        calls=dict(Counter(call.kind for call in calls)),
+        sent_bytes=float(sent),
+        received_bytes=float(received),
+        timeline=_timeline(program, sizes, start),
+    )
+
+
+def _peers_views(program: Program, start: int = 0) -> Iterator[View]:
+    """What `program` reads of other ranks' memory."""
+    for step in program.code[start:]:
+        if isinstance(step, Local):
+            yield from (view for view in step.src if view.rank != program.rank)
 
 
 def _traffic(step: Start, rank: int) -> tuple[Fraction, Fraction]:
@@ -113,16 +135,18 @@ def _traffic(step: Start, rank: int) -> tuple[Fraction, Fraction]:
     return each * (index != root), each * (index != first)
 
 
-def _timeline(program: Program, itemsize: int) -> tuple[Moment, ...]:
+def _timeline(program: Program, sizes: Mapping[Role, Fraction], start: int) -> tuple[Moment, ...]:
     roles: dict[int, Role] = {}
     live: Counter[Role] = Counter()
     moments = []
-    for step in program.code:
+    for position, step in enumerate(program.code):
+        if position == start > 0:
+            moments = [Moment(what="begin", site="caller", live_bytes=dict(live))]
         if isinstance(step, Alloc):
             roles[step.view.buffer] = step.role
-            live[step.role] += len(step.view) * itemsize
+            live[step.role] += int(len(step.view) * sizes[step.role])
         elif isinstance(step, Release):
-            live[roles[step.view.buffer]] -= len(step.view) * itemsize
+            live[roles[step.view.buffer]] -= int(len(step.view) * sizes[roles[step.view.buffer]])
         else:
             continue
         what = f"{'allocate' if isinstance(step, Alloc) else 'release'} {roles[step.view.buffer].value}"

@@ -20,6 +20,7 @@ Form = frozenset[tuple[int, Weight]]
 Cells = list[int]
 
 UNWRITTEN, RELEASED, EMPTY = -1, -2, 0
+_LONGEST_NAME = 100
 
 
 class Symbols:
@@ -65,7 +66,7 @@ class Symbols:
         return cells
 
     def apply(self, name: str, columns: Sequence[Cells]) -> Cells:
-        return [self._atom(("apply", name, row), f"{name}({self._brief(row)})") for row in zip(*columns)]
+        return [self._atom(("apply", name, row), self._applied(name, row)) for row in zip(*columns)]
 
     def why_unreadable(self, cells: Cells) -> str | None:
         if UNWRITTEN in cells:
@@ -116,6 +117,11 @@ class Symbols:
             share = Fraction(1, len(row))
             return self._intern(frozenset((atom, weight * share) for atom, weight in total.items()))
         return self._intern(frozenset(total.items()))
+
+    def _applied(self, name: str, row: tuple[int, ...]) -> str:
+        """An apply written out, or numbered where that is long: applied to one another, they would grow without end."""
+        text = f"{name}({self._brief(row)})"
+        return text if len(text) <= _LONGEST_NAME else f"{name}#{len(self._names)}"
 
     def _brief(self, row: tuple[int, ...]) -> str:
         names = [name for value in row for name in self.contributions(value)]

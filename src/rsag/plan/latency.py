@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 
 from rsag.compositions import find
 from rsag.errors import UsageError
 from rsag.records.latency import ArmRole, Case, Clock, Gate, LatencyPlan, Order, TimedArm
 from rsag.records.plan import Backend
-from rsag.reduction import DType, ReduceOp
+from rsag.reduction import DType, Family, ReduceOp, why_undefined
 from rsag.stats import LOOKS
 from rsag.units import GIB, KIB, MIB, format_bytes
 
@@ -41,19 +42,16 @@ def plan_latency(
         raise UsageError(
             "too few rounds for any conclusion", got=max_rounds, expected=f"at least {LOOKS[0].rounds}, the first look"
         )
-    if margin is not None and margin <= 0:
+    if margin is not None and not 0 < margin < math.inf:
         raise UsageError("an equivalence margin is a ratio above 0", got=margin, expected="for example 0.01")
-    chosen = CANDIDATES[backend] if candidates is None else candidates
+    chosen = tuple(dict.fromkeys(CANDIDATES[backend] if candidates is None else candidates))
     wanted = SIZES[backend] if sizes is None else sizes
     cases = tuple(
         Case(bytes=payload, dtype=dtype, op=op, clock=clock, calls=_calls(payload, clock))
-        for clock in (CLOCKS[backend] if clocks is None else clocks)
-        for payload in (_fit(size, dtype, world_size) for size in wanted)
+        for clock in dict.fromkeys(CLOCKS[backend] if clocks is None else clocks)
+        for payload in dict.fromkeys(_fit(size, dtype, world_size) for size in wanted)
     )
-    for name in chosen:
-        reason = find(name).why_refused(cases[0].bytes // dtype.itemsize, world_size, op) if cases else None
-        if reason is not None:
-            raise UsageError(f"{name} cannot be timed here", do=reason)
+    _refuse_impossible(cases, chosen, world_size, backend)
     return LatencyPlan(
         cases=cases,
         arms=(
@@ -95,6 +93,27 @@ def plan_chapter_latency(*, world_size: int, backend: Backend) -> LatencyPlan:
         precisely=False,
         wire_cases=_wire_cases(cases),
     )
+
+
+def _refuse_impossible(cases: Sequence[Case], candidates: Sequence[str], world_size: int, backend: Backend) -> None:
+    """Raise UsageError for what no rank could run."""
+    if not cases or not candidates:
+        missing = "size or clock" if candidates else "composition"
+        raise UsageError("there is nothing to time", got=f"no {missing}", do="leave the option out for the default")
+    for case in cases:
+        if case.clock not in CLOCKS[backend]:
+            known = ", ".join(clock.value for clock in CLOCKS[backend])
+            raise UsageError(f"{backend.value} has no such clock", got=case.clock.value, expected=known)
+        reason = "complex numbers are not timed" if case.dtype.family is Family.COMPLEX else None
+        reason = reason or why_undefined(case.op, case.dtype)
+        if reason is not None:
+            raise UsageError(f"{case.op.value} of {case.dtype.value} cannot be timed", do=reason)
+        for one in map(find, candidates):
+            reason = one.why_refused(case.bytes // case.dtype.itemsize, world_size, case.op)
+            if one.symmetric:
+                reason = "it reads peers' memory: proved and counted, not carried by tensors"
+            if reason is not None:
+                raise UsageError(f"{one.name} cannot be timed here", do=reason)
 
 
 def _fit(size: int, dtype: DType, world_size: int) -> int:

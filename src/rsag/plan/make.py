@@ -10,8 +10,10 @@ from rsag.compositions import COMPOSITIONS
 from rsag.errors import UsageError
 from rsag.interpreters.ledger import ledger
 from rsag.plan.latency import plan_latency
+from rsag.plan.memory import plan_memory
 from rsag.programs import Composition, record_all
 from rsag.records.latency import LatencyPlan
+from rsag.records.memory import MemoryPlan
 from rsag.records.plan import Arm, Backend, ContractsPlan, Experiment, Plan, Planted, Prediction
 from rsag.reduction import DType, ReduceOp
 from rsag.units import MIB
@@ -32,10 +34,11 @@ def make_plan(
     deadline_s: float = 300.0,
     planted: Sequence[Planted] = tuple(Planted),
     latency: LatencyPlan | None = None,
+    memory: MemoryPlan | None = None,
 ) -> Plan:
     """The plan of one run, with the ledger's predictions at 256 MiB of float32.
 
-    Where `latency` is None, what suits the backend is timed, if timing is among the experiments.
+    Where `latency` or `memory` is None, what suits the backend is timed or measured, if that is among the experiments.
     """
     if world_size < 1:
         raise UsageError("a world has at least one rank", got=world_size, expected="1 or more")
@@ -56,13 +59,18 @@ def make_plan(
         predictions=tuple(row for one in arms for row in _predict(one, world_size, numel, op, dtype)),
         contracts=_plan_contracts(world_size, planted),
         latency=latency or _default_latency(experiments, world_size, backend),
+        memory=memory or _default_memory(experiments, world_size, backend),
     )
 
 
 def _default_latency(experiments: Sequence[Experiment], world_size: int, backend: Backend) -> LatencyPlan | None:
-    if world_size == 1 or not {Experiment.LATENCY, Experiment.WIRE} & set(experiments):
+    if world_size == 1 or not any(experiment.is_timed for experiment in experiments):
         return None  # one rank has nothing to compare: no byte moves
     return plan_latency(world_size=world_size, backend=backend)
+
+
+def _default_memory(experiments: Sequence[Experiment], world_size: int, backend: Backend) -> MemoryPlan | None:
+    return plan_memory(world_size=world_size, backend=backend) if Experiment.MEMORY in experiments else None
 
 
 def _predict(

@@ -18,13 +18,17 @@ IDENTITY = "identity"
 
 
 class Role(str, Enum):
-    """What a buffer is for; memory is accounted by role."""
+    """What a buffer is for; memory is accounted by role. The last four are a training step's own."""
 
     INPUT = "input"
     SHARD = "shard"
     GATHERED = "gathered"
     PADDING = "padding"
     STAGING = "staging"
+    PARAMETER = "parameter"
+    GRADIENT = "gradient"
+    OPTIMIZER = "optimizer"
+    ACTIVATION = "activation"
 
 
 class LocalKind(str, Enum):

@@ -41,7 +41,7 @@ class Tape:
         self.lengths: list[int] = []
         self.symmetric: set[int] = set()
         self.num_tokens = 0
-        self.open_tokens: set[int] = set()
+        self.open_tokens: dict[int, tuple[View, ...]] = {}
         self.borrowed: int | None = None
 
     def allocate(self, numel: int, role: Role, symmetric: bool, site: str) -> View:
@@ -54,10 +54,15 @@ class Tape:
         self.code.append(Alloc(view, role, symmetric, site))
         return view
 
-    def new_token(self) -> int:
+    def new_token(self, *views: View | None) -> int:
+        """A token for what is started on `views`, which are in flight until it is waited for."""
         self.num_tokens += 1
-        self.open_tokens.add(self.num_tokens)
+        self.open_tokens[self.num_tokens] = tuple(view for view in views if view)
         return self.num_tokens
+
+    def in_flight(self, buffer: View) -> bool:
+        """Whether something that this rank started, and has not waited for, uses an element of `buffer`."""
+        return any(view.overlaps(buffer) for views in self.open_tokens.values() for view in views)
 
 
 class Recorder:
@@ -78,7 +83,10 @@ class Recorder:
         return self._tape.allocate(numel, _named(Role, role), symmetric, _site())
 
     def release(self, *views: View) -> None:
-        """End the lifetime of whole buffers that this composition allocated, or of an input that it consumes."""
+        """End the lifetime of whole buffers that this composition allocated, or of an input that it consumes.
+
+        What this rank has started on them must have been waited for; that peers may still read is for the order rule.
+        """
         tape = self._tape
         for view in views:
             if view.rank != tape.rank:
@@ -89,6 +97,8 @@ class Recorder:
                 raise ProgramError(
                     "release of a part", got=len(view), expected=f"all {tape.lengths[view.buffer]} elements"
                 )
+            if tape.in_flight(view):
+                raise ProgramError("release of a buffer that a started operation uses", got=_site(), do="wait first")
             tape.code.append(Release(view, _site()))
 
     def peer(self, view: View, rank: int) -> View:
@@ -140,7 +150,7 @@ class Recorder:
             # A combine may be one pass or a chain of them, which an aliased source would tell apart.
             if view.overlaps(dst) and (view != dst or kind is LocalKind.COMBINE):
                 raise ProgramError(f"{kind.value} from a view that overlaps its destination", got=view, expected=dst)
-        token = tape.new_token() if start else None
+        token = tape.new_token(dst, *src) if start else None
         tape.code.append(Local(kind, dst, src, argument, token, _site()))
         return token
 
@@ -194,9 +204,9 @@ class Recorder:
     def wait(self, token: int | None) -> None:
         """Go on only when the started operation is finished here."""
         tape = self._tape
-        if token not in tape.open_tokens:
+        if token is None or token not in tape.open_tokens:
             raise ProgramError("wait for nothing", got=token, expected="the token of a started operation, once")
-        tape.open_tokens.remove(token)
+        del tape.open_tokens[token]
         tape.code.append(Wait(token, _site()))
 
     def sub(self, ranks: Sequence[int]) -> Recorder:
@@ -240,13 +250,13 @@ class Recorder:
         for view in (out, inp):
             if view is not None and view.rank != tape.rank:
                 raise ProgramError("communication uses one's own buffers", got=f"rank {view.rank}'s")
-        token = tape.new_token()
+        token = tape.new_token(out, inp)
         site = _site()
         reduce_op = None if op is None else _named(ReduceOp, op)
         tape.code.append(Start(token, kind, out, inp, reduce_op, self.group, root, source, dest, not start, site))
         if start:
             return token
-        tape.open_tokens.remove(token)
+        del tape.open_tokens[token]
         tape.code.append(Wait(token, site))
         return None
 

@@ -23,6 +23,7 @@ from rsag.rank.context import Context, Record
 from rsag.rank.edges import observe_edges
 from rsag.rank.latency import observe_latency
 from rsag.rank.matrix import observe_compositions, observe_operators
+from rsag.rank.memory import observe_memory
 from rsag.rank.probe import attempts, probe
 from rsag.rank.process import Place, choose_device, describe, start_groups
 from rsag.rank.protocol import observe_protocols
@@ -122,6 +123,7 @@ EXPERIMENTS: dict[Experiment, tuple[Callable[[Context], None], ...]] = {
     Experiment.CONTRACTS: (observe_chapter, observe_operators, observe_compositions, observe_edges),
     Experiment.LATENCY: (observe_latency,),
     Experiment.WIRE: (observe_wire,),
+    Experiment.MEMORY: (observe_memory,),
 }
 """What a rank does for each experiment; a proof needs no ranks."""
 

@@ -110,7 +110,13 @@ class ArmsBench:
         self._pads: list[Tensor] = []
 
     def open(self, arm: int, coin: random.Random) -> None:
-        self._pads.append(torch.empty(coin.randrange(1, max(SMALL_PAD_BYTES, min(self.case.bytes, LARGE_PAD_BYTES))), dtype=torch.uint8, device=self.device))
+        self._pads.append(
+            torch.empty(
+                coin.randrange(1, max(SMALL_PAD_BYTES, min(self.case.bytes, LARGE_PAD_BYTES))),
+                dtype=torch.uint8,
+                device=self.device,
+            )
+        )
         program = self.programs[arm]
         if program is not None:
             dtype = getattr(torch, self.case.dtype.value)

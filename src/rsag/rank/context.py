@@ -11,10 +11,11 @@ import torch
 from rsag.records.capability import Capabilities
 from rsag.records.contracts import Observation
 from rsag.records.latency import CaseEnd, LookRow, RoundRow, WireRow
+from rsag.records.memory import MemoryRow
 from rsag.records.plan import Plan
 from rsag.records.protocol import ProtocolRow
 
-Record = Observation | RoundRow | LookRow | CaseEnd | WireRow | ProtocolRow
+Record = Observation | RoundRow | LookRow | CaseEnd | WireRow | ProtocolRow | MemoryRow
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -31,13 +31,13 @@ def run_round(
         bench.capture(arm)
     bench.ready()
     times = [[0] * len(order) for _ in arms]
-    starts = [[0] * len(order) for _ in arms]
+    starts = [0] * len(order)
     began = clock_ns()
     for cycle, sequence in enumerate(order):
+        starts[cycle] = (clock_ns() - began) // 1000
         for arm in sequence:
             bench.reset(arm)
             bench.line_up()
-            starts[arm][cycle] = (clock_ns() - began) // 1000
             times[arm][cycle] = bench.time_ns(arm)
             bench.check(arm)
     wrong = bench.num_wrong()
@@ -47,6 +47,6 @@ def run_round(
         round=number,
         start_ns=began,
         ns=tuple(tuple(row) for row in times),
-        started_us=tuple(tuple(row) for row in starts),
+        started_us=tuple(starts),
         wrong=tuple(wrong),
     )

@@ -105,7 +105,7 @@ def cycle_order(plan: LatencyPlan, seed: int, case: int, round_number: int) -> t
 class RoundRow:
     """One rank's round of one case, written after it. `ns[arm][cycle]` is the time of one call.
 
-    `started_us[arm][cycle]` counts from the round's start on CLOCK_MONOTONIC; `wrong` are elements that differ from the
+    `started_us[cycle]` counts from the round's start on CLOCK_MONOTONIC; `wrong` are elements that differ from the
     oracle. The order of arms follows from the plan's seed: `cycle_order`.
     """
 
@@ -114,7 +114,7 @@ class RoundRow:
     round: int
     start_ns: int
     ns: tuple[tuple[int, ...], ...]
-    started_us: tuple[tuple[int, ...], ...]
+    started_us: tuple[int, ...]
     wrong: tuple[int, ...]
 
 

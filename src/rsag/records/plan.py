@@ -7,6 +7,7 @@ from enum import Enum
 from typing import ClassVar
 
 from rsag.records.latency import LatencyPlan
+from rsag.records.memory import MemoryPlan
 from rsag.reduction import DType, ReduceOp
 
 
@@ -28,6 +29,12 @@ class Experiment(str, Enum):
     CONTRACTS = "contracts"
     LATENCY = "latency"
     WIRE = "wire"
+    MEMORY = "memory"
+
+    @property
+    def is_timed(self) -> bool:
+        """Whether it is about cases and arms, which one rank cannot compare."""
+        return self in (Experiment.LATENCY, Experiment.WIRE)
 
 
 class Planted(str, Enum):
@@ -98,3 +105,4 @@ class Plan:
     predictions: tuple[Prediction, ...]
     contracts: ContractsPlan
     latency: LatencyPlan | None = None
+    memory: MemoryPlan | None = None

@@ -8,6 +8,7 @@ from typing import ClassVar
 
 from rsag.records.contracts import ContractRow
 from rsag.records.latency import LatencyRow, WireVerdict
+from rsag.records.memory import MemoryVerdict
 
 
 class Meaning(str, Enum):
@@ -52,4 +53,5 @@ class Verdict:
     contracts: tuple[ContractRow, ...]
     latency: tuple[LatencyRow, ...] = ()
     wire: tuple[WireVerdict, ...] = ()
+    memory: tuple[MemoryVerdict, ...] = ()
     sentence: str = ""

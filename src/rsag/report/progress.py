@@ -22,6 +22,7 @@ class Progress:
         self._plan, self._out, self._clock = plan.latency, out, clock
         self._status: Status | None = None
         self._began: float | None = None
+        self._so_far = ""
 
     @contextlib.contextmanager
     def live(self) -> Iterator[Progress]:
@@ -37,7 +38,7 @@ class Progress:
     def say(self, text: str) -> None:
         """What is being done now."""
         if self._status is None:
-            self._out.print(f"rsag: {text}")
+            self._out.print(f"rsag: {text}", soft_wrap=True)
         else:
             self._status.update(text)
 
@@ -50,8 +51,10 @@ class Progress:
             self._on_round(self._plan, int(str(row["case"])), int(str(row["round"])))
         elif row.get("kind") == "look":
             look = decode(LookRow, row)
+            found = self._found(self._plan, look)
+            self._so_far = f"; {found}" if look.went_on else ""
             if not look.went_on:
-                self._out.print(f"rsag: {self._found(self._plan, look)}")
+                self._out.print(f"rsag: {describe_case(self._plan.cases[look.case])}: {found}", soft_wrap=True)
 
     def _on_round(self, plan: LatencyPlan, case: int, number: int) -> None:
         if self._status is None or self._began is None:
@@ -60,16 +63,17 @@ class Progress:
         left = (self._clock() - self._began) * (1 - share) / share
         self._status.update(
             f"case {case + 1} of {len(plan.cases)}: {describe_case(plan.cases[case])}, round {number + 1}, "
-            f"{left:.0f} s left at most"
+            f"{left:.0f} s left at most{self._so_far}"
         )
 
     def _found(self, plan: LatencyPlan, look: LookRow) -> str:
+        """The ratios of the candidates as of this look."""
         parts = []
         for arm, ratio in zip(plan.arms, look.ratios):
             if arm.role is ArmRole.CANDIDATE:
                 said = "no interval yet" if ratio is None else f"{ratio[0]:.3f} [{ratio[1]:.3f}, {ratio[2]:.3f}]"
                 parts.append(f"{arm.composition} {said}")
-        return f"{describe_case(plan.cases[look.case])}: {'; '.join(parts)} after {look.rounds} rounds"
+        return f"{', '.join(parts)} after {look.rounds} {'round' if look.rounds == 1 else 'rounds'}"
 
 
 def describe_case(case: Case) -> str:

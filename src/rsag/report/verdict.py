@@ -11,6 +11,7 @@ from rich.text import Text
 from rsag.records.contracts import ContractOutcome, ContractRow
 from rsag.records.verdict import Equivalence, Holds, Verdict, VerdictOutcome
 from rsag.report.latency import print_latency
+from rsag.report.memory import print_memory
 from rsag.report.tables import MARKS, plain_table
 
 NUM_LISTED = 6
@@ -40,6 +41,9 @@ def print_verdict(verdict: Verdict, out: Console) -> None:
         out.print()
     if verdict.latency or verdict.wire:
         print_latency(verdict, out)
+        out.print()
+    if verdict.memory:
+        print_memory(verdict.memory, out)
         out.print()
     mark, style = _OUTCOME_MARK[verdict.outcome]
     out.print(Text(f"{mark} {verdict.outcome.value}", style=style))

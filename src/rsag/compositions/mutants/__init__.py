@@ -91,7 +91,6 @@ _PROGRESS = (
 )
 _AGREEMENT = (_mutant(calls.one_rank_with_another_operator, Contract.AGREEMENT, in_place=True),)
 _ORDER = (
-    _mutant(order.input_released_before_the_wait, Contract.ORDER, consumes=True),
     _mutant(order.write_in_flight, Contract.ORDER, in_place=True),
     _mutant(order.read_before_the_wait, Contract.ORDER),
     _mutant(order.never_waited, Contract.ORDER, in_place=True),
@@ -114,6 +113,7 @@ _ORDER = (
 )
 _PROGRAM = (
     _mutant(recorded.releases_a_borrowed_input, Contract.PROGRAM),
+    _mutant(recorded.input_released_before_the_wait, Contract.PROGRAM, consumes=True),
     _mutant(recorded.avg_folded_pairwise, Contract.PROGRAM, in_place=True, op=ReduceOp.AVG),
     _mutant(recorded.peer_reads_memory_not_symmetric, Contract.PROGRAM, in_place=True),
 )

@@ -9,14 +9,6 @@ from rsag.compositions.slices import shard
 from rsag.programs import Recorder, View
 
 
-def input_released_before_the_wait(m: Recorder, full: View, op: str) -> View:
-    mine = m.allocate(len(full) // m.world, "shard")
-    token = m.reduce_scatter(mine, full, op, start=True)
-    m.release(full)
-    m.wait(token)
-    return gather(m, mine)
-
-
 def write_in_flight(m: Recorder, full: View, op: str) -> View:
     mine = m.allocate(len(full) // m.world, "shard")
     token = m.reduce_scatter(mine, full, op, start=True)

@@ -13,6 +13,14 @@ def releases_a_borrowed_input(m: Recorder, full: View, op: str) -> View:
     return gather(m, mine)
 
 
+def input_released_before_the_wait(m: Recorder, full: View, op: str) -> View:
+    mine = m.allocate(len(full) // m.world, "shard")
+    token = m.reduce_scatter(mine, full, op, start=True)
+    m.release(full)
+    m.wait(token)
+    return gather(m, mine)
+
+
 def avg_folded_pairwise(m: Recorder, full: View, op: str) -> View:
     incoming = m.allocate(len(full))
     for _ in range(m.world - 1):

@@ -1,0 +1,1 @@
+"""Predictions at any scale, from one rank's program."""
