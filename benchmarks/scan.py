@@ -27,7 +27,7 @@ def main() -> None:
     devices = ["cpu", *(["cuda"] if torch.cuda.is_available() else [])]
     print(f"{'device':8}{'buffer':>10}{'torch.sum GB/s':>16}{'scan GB/s':>12}{'scan/sum':>10}  promise")
     for name in devices:
-        for size in (64 * MIB, 256 * MIB):
+        for size in (256 * MIB, 1024 * MIB):
             measure(torch.device(name), size)
 
 

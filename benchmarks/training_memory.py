@@ -19,6 +19,7 @@ import gc
 import json
 import os
 import sys
+import time
 import tempfile
 from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
@@ -55,6 +56,8 @@ COMPARED: dict[str, tuple[tuple[Role, ...], tuple[str, ...]]] = {
 }
 """Lines of the table: roles of the ledger, categories of the measurement."""
 
+SETTLE_S = 2.0
+"""The copies that DDP broadcasts at its start belong to NCCL works, which torch's watchdog drops a while later."""
 MARKS = ("probed", "begin", "zeroed", "forward", "backward", "update")
 MARK_BYTES = 777  # plus the mark's index: sizes that nothing else has
 SMALL_BYTES = 64 << 10
@@ -225,6 +228,8 @@ def on_gpu(settings: Settings, device: Any, rank: int) -> dict[str, Any]:
     for _ in range(settings.warm_steps):
         training.step()
     torch.cuda.synchronize()
+    gc.collect()
+    time.sleep(SETTLE_S)
     torch.cuda.reset_peak_memory_stats()
     training.step(mark)
     torch.cuda.synchronize()

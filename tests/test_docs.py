@@ -13,7 +13,20 @@ import pytest
 from rsag.compositions.mutants import MUTANTS
 from rsag.programs import Alloc, Local, Program, Release, Start, Wait
 from rsag.proofs.mutation import score
-from rsag.records import capability, compare, contracts, latency, merge, plan, proof, protocol, run, source, verdict
+from rsag.records import (
+    capability,
+    compare,
+    contracts,
+    latency,
+    memory,
+    merge,
+    plan,
+    proof,
+    protocol,
+    run,
+    source,
+    verdict,
+)
 from rsag.records.latency import ReasonCode
 from rsag.records.proof import Contract
 
@@ -29,6 +42,8 @@ RECORDS = [
     *(latency.RoundRow, latency.LookRow, latency.CaseEnd, latency.WireRow, protocol.ProtocolRow, protocol.Choice),
     *(verdict.Verdict, verdict.Equivalence, contracts.ContractRow),
     *(latency.LatencyRow, latency.PredictedCost, latency.Reason, latency.WireVerdict),
+    *(memory.MemoryPlan, memory.MemoryArm, memory.PredictedMemory, memory.PredictedMoment),
+    *(memory.MemoryRow, memory.MemoryReading, memory.MemoryMoment, memory.MemoryVerdict),
     *(source.RunSource, merge.Merge, merge.MergeRow, merge.LaunchRow),
     *(compare.Comparison, compare.Difference, compare.CompareRow, compare.Side, compare.ContractChange),
 ]
