@@ -19,8 +19,8 @@ import gc
 import json
 import os
 import sys
-import time
 import tempfile
+import time
 from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import asdict, dataclass

@@ -251,13 +251,15 @@ def test_the_same_memory_in_place_and_a_shard_in_between_is_not_the_same_state()
     assert Holds.NO is holds
     assert (
         "all_reduce 16 MiB at the peak (as measured); rs_ag_in_place 16 MiB at the peak (as measured); "
-        "rs_ag_naive 36 MiB at the peak (as measured); between the halves a rank's state is a shard: "
-        "reduce_scatter_only keeps 4 MiB of 16 MiB, and AllReduce has no such state"
+        "rs_ag_naive 36 MiB at the peak (as measured); between the halves a rank holds a shard, a state "
+        "that AllReduce never has: reduce_scatter_only keeps 4 MiB of 16 MiB"
     ) == evidence
 
 
 def test_on_one_rank_the_shard_is_the_whole_and_the_state_the_same() -> None:
-    assert Holds.YES is state_of("all_reduce", "rs_ag_in_place", "reduce_scatter_only", world_size=1)[0]
+    holds, evidence = state_of("all_reduce", "rs_ag_in_place", "reduce_scatter_only", world_size=1)
+    assert Holds.YES is holds
+    assert evidence.endswith("holds a shard, the whole tensor: reduce_scatter_only keeps 16 MiB of 16 MiB")
 
 
 @pytest.mark.parametrize(

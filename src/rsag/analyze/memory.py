@@ -219,12 +219,13 @@ def judge_state(plan: Plan, verdicts: Sequence[MemoryVerdict]) -> Equivalence:
     evidence = [_peaks(name, measured[name]) for name in (DIRECT, IN_PLACE, NAIVE) if name in measured]
     same = _predicted_peak(by_name[DIRECT]) == _predicted_peak(by_name[IN_PLACE])
     if kept is not None:
-        held = max(row.measured_steady_bytes or 0 for row in by_name[kept])
+        held, whole = max(row.measured_steady_bytes or 0 for row in by_name[kept]), by_name[kept][0].bytes
+        what = "the whole tensor" if held == whole else "a state that AllReduce never has"
         evidence.append(
-            f"between the halves a rank's state is a shard: {kept} keeps {format_bytes(held)} of "
-            f"{format_bytes(by_name[kept][0].bytes)}, and AllReduce has no such state"
+            f"between the halves a rank holds a shard, {what}: "
+            f"{kept} keeps {format_bytes(held)} of {format_bytes(whole)}"
         )
-        same = same and held == by_name[kept][0].bytes
+        same = same and held == whole
     elif same:
         return _cannot_tell("; ".join([*evidence, "whether a shard exists between the halves was not measured"]))
     return Equivalence(
