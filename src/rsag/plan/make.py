@@ -11,7 +11,7 @@ from rsag.errors import UsageError
 from rsag.interpreters.ledger import ledger
 from rsag.plan.latency import plan_latency
 from rsag.plan.memory import plan_memory
-from rsag.programs import Composition, record_all
+from rsag.programs import Composition, record, record_all
 from rsag.records.latency import LatencyPlan
 from rsag.records.memory import MemoryPlan
 from rsag.records.plan import Arm, Backend, ContractsPlan, Experiment, Plan, Planted, Prediction
@@ -20,6 +20,9 @@ from rsag.units import MIB
 
 PREDICTED_BYTES = 256 * MIB
 """The payload that predictions are made for: the chapter's."""
+
+SMALL_WORLD, LONG_PROGRAM = 16, 40
+"""Up to so many ranks every composition is predicted; beyond, those of at most so many instructions."""
 
 _PADDED_NUMELS = (1003, 1004)
 _FLOAT_NUMEL = 20_000
@@ -46,7 +49,11 @@ def make_plan(
         raise UsageError("a deadline lies ahead", got=deadline_s, expected="seconds above 0")
     dtype, op = DType.FLOAT32, ReduceOp.SUM
     numel = PREDICTED_BYTES // dtype.itemsize // world_size * world_size
-    arms = [one for one in COMPOSITIONS if one.why_refused(numel, world_size, op) is None]
+    arms = [
+        one
+        for one in COMPOSITIONS
+        if one.why_refused(numel, world_size, op) is None and not _is_long(one, world_size, numel, op)
+    ]
     return Plan(
         rsag_version=__version__,
         world_size=world_size,
@@ -71,6 +78,12 @@ def _default_latency(experiments: Sequence[Experiment], world_size: int, backend
 
 def _default_memory(experiments: Sequence[Experiment], world_size: int, backend: Backend) -> MemoryPlan | None:
     return plan_memory(world_size=world_size, backend=backend) if Experiment.MEMORY in experiments else None
+
+
+def _is_long(composition: Composition, world_size: int, numel: int, op: ReduceOp) -> bool:
+    """Whether predicting it would hold up a large run: a ring's program grows with the ranks, and there is one per rank."""
+    program = record(composition, rank=0, world_size=world_size, numel=numel, op=op)
+    return world_size > SMALL_WORLD and len(program.code) > LONG_PROGRAM
 
 
 def _predict(
