@@ -109,7 +109,9 @@ def _describe(composition: Composition) -> list[str]:
 
 
 def _in_place(composition: Composition) -> bool:
-    first = record_all(composition, world_size=WORLD_SIZE, numel=WORLD_SIZE, op=ReduceOp.SUM)[0]
+    first = record_all(composition, world_size=WORLD_SIZE, numel=composition.multiple_of(WORLD_SIZE), op=ReduceOp.SUM)[
+        0
+    ]
     return first.result.buffer == first.input.buffer
 
 

@@ -6,9 +6,9 @@ import re
 
 from rsag.errors import UsageError
 
-KIB, MIB, GIB = 1 << 10, 1 << 20, 1 << 30
+KIB, MIB, GIB, TIB = 1 << 10, 1 << 20, 1 << 30, 1 << 40
 
-_SIZES = {"B": 1, "KiB": KIB, "MiB": MIB, "GiB": GIB, "TiB": 1 << 40, "KB": 10**3, "MB": 10**6, "GB": 10**9}
+_SIZES = {"B": 1, "KiB": KIB, "MiB": MIB, "GiB": GIB, "TiB": TIB, "KB": 10**3, "MB": 10**6, "GB": 10**9}
 _DURATIONS = {"us": 1e-6, "ms": 1e-3, "s": 1.0, "min": 60.0, "h": 3600.0}
 _NUMBER = re.compile(r"\s*(\d+(?:\.\d+)?)\s*([A-Za-z]*)\s*\Z")
 
@@ -36,7 +36,7 @@ def _parse(text: str, units: dict[str, float] | dict[str, int], default: str, ki
 
 def format_bytes(count: float) -> str:
     """`count` bytes in the largest binary unit that keeps it at least 1: `64 KiB`, `251 B`, `1.5 GiB`."""
-    for unit, size in (("GiB", GIB), ("MiB", MIB), ("KiB", KIB)):
+    for unit, size in (("TiB", TIB), ("GiB", GIB), ("MiB", MIB), ("KiB", KIB)):
         if abs(count) >= size:
             return f"{count / size:.4g} {unit}"
     return f"{count:g} B"

@@ -61,8 +61,10 @@ def command(
     torchrun, srun or mpirun, then `rsag judge DIR`.
     """
     from rsag.analyze.claims import parse_fail_on
+    from rsag.launch.devices import require_torch
     from rsag.plan import make_plan
     from rsag.records.codec import document, dump_document
+    from rsag.records.plan import Experiment
     from rsag.records.rundir import new_run_directory
     from rsag.units import parse_seconds
 
@@ -93,6 +95,8 @@ def command(
             err=True,
         )
         return ExitCode.DONE
+    if set(plan.experiments) != {Experiment.PROOF}:
+        require_torch()
     started = datetime.now(timezone.utc)
     directory = new_run_directory(runs, started_utc=started, out=out)
     if launches > 1:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib.util
 import os
 import re
 from collections.abc import Mapping
@@ -13,6 +14,15 @@ from rsag.units import MIB, format_bytes
 
 RANK_BYTES = 150 * MIB
 """A Gloo rank forked from a process that has imported torch, with room for its buffers (measured 60 to 100 MiB)."""
+
+
+def require_torch() -> None:
+    """Return where the ranks will find torch; UsageError, before anything is started, where they will not."""
+    if importlib.util.find_spec("torch") is None:
+        raise UsageError(
+            "torch is not installed here, and real ranks need it",
+            do="use the environment that has it, or pip install '.[torch]' from the checkout; proofs need none",
+        )
 
 
 def count_gpus(environment: Mapping[str, str] = os.environ, devices: Path = Path("/dev")) -> int:

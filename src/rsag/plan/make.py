@@ -81,7 +81,7 @@ def _default_memory(experiments: Sequence[Experiment], world_size: int, backend:
 
 
 def _is_long(composition: Composition, world_size: int, numel: int, op: ReduceOp) -> bool:
-    """Whether predicting it would hold up a large run: a ring's program grows with the ranks, and there is one per rank."""
+    """Whether predicting it would hold up a large run: a ring's program grows with the ranks, and each has one."""
     program = record(composition, rank=0, world_size=world_size, numel=numel, op=op)
     return world_size > SMALL_WORLD and len(program.code) > LONG_PROGRAM
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from rsag.compositions import find
-from rsag.programs import record
+from rsag.programs import Composition, Program, record
 from rsag.programs.document import dump_programs
 from rsag.records.codec import dump_document
 from rsag.records.plan import Plan
@@ -20,13 +20,15 @@ PROGRAM_ROWS = 5
 def write_plan(plan: Plan, directory: Path) -> None:
     """plan.json, and in programs.json the programs of every arm: of all ranks, or of the first few of very many."""
     dump_document(plan, directory / PLAN)
-    numel = PROGRAM_ROWS * plan.world_size
-    programs = [
-        program
-        for arm in plan.arms
-        for program in (
-            record(find(arm.composition), rank=rank, world_size=plan.world_size, numel=numel, op=ReduceOp.SUM)
-            for rank in range(min(plan.world_size, MOST_RANKS))
-        )
-    ]
+    programs = [program for arm in plan.arms for program in _record_few(find(arm.composition), plan.world_size)]
     dump_programs(tuple(programs), directory / PROGRAMS)
+
+
+def _record_few(composition: Composition, world_size: int) -> list[Program]:
+    """The programs at about the chapter's size: the next one that the composition takes."""
+    multiple = composition.multiple_of(world_size)
+    numel = -(-PROGRAM_ROWS * world_size // multiple) * multiple
+    return [
+        record(composition, rank=rank, world_size=world_size, numel=numel, op=ReduceOp.SUM)
+        for rank in range(min(world_size, MOST_RANKS))
+    ]
