@@ -78,6 +78,12 @@ def rank_info(rank: int = 0, **changed: object) -> RankInfo:
     return dataclasses.replace(info, **changed)  # type: ignore[arg-type]
 
 
+def rank_start(plan: Plan, rank: int) -> dict[str, object]:
+    """What the first line of a rank's file says of it."""
+    info = rank_info(rank, world_size=plan.world_size, backend=plan.backend)
+    return cast("dict[str, object]", encode(info))
+
+
 def run(number: int, *, ranks: Sequence[RankInfo] | None = None) -> Run:
     """The `number`th launch of a day."""
     return Run(

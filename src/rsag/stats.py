@@ -13,7 +13,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import Enum
 from functools import lru_cache
-from statistics import fmean, median, stdev
+from statistics import median
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,6 +25,8 @@ class Look:
 
 
 LOOKS = (Look(12, 0.010), Look(20, 0.015), Look(40, 0.025))
+ERROR = sum(look.error for look in LOOKS)
+"""Of all looks together, 5 %: what a single comparison may cost, and all comparisons of a run after Holm."""
 PRECISE = 0.02
 """Half-width of a log-ratio's interval at which there is nothing more to learn."""
 
@@ -91,6 +93,18 @@ def signed_rank_p(values: Sequence[float]) -> float:
     return min(1.0, p)
 
 
+def p_at_look(values: Sequence[float], looks: Sequence[Look] = LOOKS) -> float:
+    """`signed_rank_p` of the values of a look, paid for like that look; 1 for a number that no look has.
+
+    It is the p-value times the error of all looks over that of this one: at most the former where the look's interval
+    leaves 0 out, and comparable between looks.
+    """
+    error = next((look.error for look in looks if look.rounds == len(values)), None)
+    if error is None:
+        return 1.0
+    return min(1.0, signed_rank_p(values) * sum(look.error for look in looks) / error)
+
+
 def _largest_rank_sum(values: Sequence[float], sign: int) -> int:
     """The rank sum of the values of this sign, whose ranks among equals are the higher ones."""
     ordered = sorted(values, key=lambda value: (abs(value), value * sign > 0))
@@ -145,7 +159,7 @@ def round_value(reference: Sequence[float], other: Sequence[float]) -> float:
 class Stop(str, Enum):
     """Why a case was not looked at again."""
 
-    DIRECTION = "direction"  # the interval excludes 1
+    DIRECTION = "direction"  # the interval excludes 1, and would after Bonferroni's correction for the family
     EQUIVALENT = "equivalent"  # it lies inside the margin of the plan
     PRECISE = "precise"  # it is within 2 % and still holds 1
     BUDGET = "budget"  # the last look
@@ -161,19 +175,28 @@ class Decision:
 
 
 def decide(
-    values: Sequence[float], margin: float | None, looks: Sequence[Look] = LOOKS, *, precisely: bool = False
+    values: Sequence[float],
+    margin: float | None,
+    looks: Sequence[Look] = LOOKS,
+    *,
+    precisely: bool = False,
+    family: int = 1,
 ) -> Decision:
     """The decision on the rounds' values so far, as of the last look that they suffice for.
 
-    It stops at the first look whose interval excludes 0, or lies inside +-`margin` (log scale), or is precise. With
-    `precisely` a direction alone is no reason to stop: the looks are paid for, so going on costs no validity.
+    It stops at the first look whose interval lies inside +-`margin` (log scale), or excludes 0 with a p-value that is
+    small enough for `family` comparisons at once, or is precise and holds 0. With `precisely` a direction must be
+    precise as well. The looks are paid for, so going on costs no validity.
     """
     decision: Decision | None = None
     for look in looks:
         if len(values) < look.rounds:
             break
-        found = interval(values[: look.rounds], look.error)
-        decision = Decision(look.rounds, found, _why_stop(found, margin, last=look is looks[-1], precisely=precisely))
+        own = values[: look.rounds]
+        found = interval(own, look.error)
+        claimable = p_at_look(own, looks) * family <= sum(each.error for each in looks)
+        enough = look is looks[-1] or (claimable and (not precisely or found.half_width <= PRECISE))
+        decision = Decision(look.rounds, found, _why_stop(found, margin, last=look is looks[-1], enough=enough))
         if decision.stop is not None:
             return decision
     if decision is None:
@@ -181,12 +204,12 @@ def decide(
     return decision
 
 
-def _why_stop(found: Interval, margin: float | None, *, last: bool, precisely: bool) -> Stop | None:
+def _why_stop(found: Interval, margin: float | None, *, last: bool, enough: bool) -> Stop | None:
+    """`enough`: a direction is a reason to stop."""
     if margin is not None and -margin < found.low and found.high < margin:
         return Stop.EQUIVALENT
-    has_direction = found.low > 0 or found.high < 0
-    if has_direction and (last or not precisely or found.half_width <= PRECISE):
-        return Stop.DIRECTION
+    if found.low > 0 or found.high < 0:
+        return Stop.DIRECTION if enough else None
     if found.half_width <= PRECISE:
         return Stop.PRECISE
     return Stop.BUDGET if last else None
@@ -205,5 +228,12 @@ def quantile(values: Sequence[float], share: float) -> float:
 
 
 def coefficient_of_variation(values: Sequence[float]) -> float:
-    """Standard deviation (n-1) over mean; 0 for a single value."""
-    return stdev(values) / fmean(values) if len(values) > 1 else 0.0
+    """Standard deviation (n-1) over mean; 0 for a single value.
+
+    Not by `statistics.stdev`, whose last digit is another since Python 3.11: verdicts are compared across Pythons.
+    """
+    if len(values) < 2:
+        return 0.0
+    mean = math.fsum(values) / len(values)
+    squares = math.fsum((value - mean) * (value - mean) for value in values)
+    return math.sqrt(squares / (len(values) - 1)) / mean

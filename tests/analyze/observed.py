@@ -10,6 +10,7 @@ from rsag.plan import make_plan
 from rsag.records.contracts import Observation
 from rsag.records.plan import Backend, Experiment, Plan
 
+GLOO_REFUSAL = "Check failed: outputShape[0] * worldSize == inputShape[0]. Actual: 250 * 4 vs 1003"
 TORCH_REFUSAL = "input tensor must be the same size as output size times world size"
 
 

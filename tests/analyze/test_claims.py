@@ -14,13 +14,16 @@ from rsag.analyze.claims import FailOn, adjusted_p, fails, parse_fail_on, run_se
 from rsag.errors import ExitCode, UsageError
 from rsag.records.latency import ArmRole, LatencyRow, Reason, ReasonCode, TimeOutcome
 from rsag.stats import LOOKS, Stop, decide
+from rsag.units import KIB
 
 NAMES = {1: TimeOutcome.SLOWER, -1: TimeOutcome.FASTER, 0: TimeOutcome.INCONCLUSIVE}
 
 
-def row_of(values: Sequence[float], *, composition: str = "rs_ag", role: ArmRole = ArmRole.CANDIDATE) -> LatencyRow:
+def row_of(
+    values: Sequence[float], *, composition: str = "rs_ag", role: ArmRole = ArmRole.CANDIDATE, family: int = 1
+) -> LatencyRow:
     """The row that a judge makes of these rounds."""
-    decision = decide(values, None)
+    decision = decide(values, None, family=family)
     found = decision.interval
     sign = (found.low > 0) - (found.high < 0)
     return LatencyRow(
@@ -59,6 +62,17 @@ INVALID = dataclasses.replace(
     round_values=(),
     reasons=(Reason(code=ReasonCode.AA_DIFFERS, message=""),),
 )
+NOT_MEASURED = dataclasses.replace(
+    SLOWER,
+    outcome=TimeOutcome.INCONCLUSIVE,
+    ratio=None,
+    interval=None,
+    rounds=0,
+    stop=None,
+    round_values=(),
+    reasons=(Reason(code=ReasonCode.NOT_MEASURED, message="does not fit"),),
+)
+CUT_SHORT = dataclasses.replace(ALIKE, reasons=(*ALIKE.reasons, *NOT_MEASURED.reasons))  # after a look
 BY_CV = dataclasses.replace(SLOWER, interval=None, stop=None, round_values=(), rounds=1)
 UNSTABLE = dataclasses.replace(
     BY_CV,
@@ -113,6 +127,36 @@ def test_identical_arms_give_a_false_sentence_in_at_most_5_percent_of_runs_of_te
         for run in range(400)
     )
     assert false <= 0.05 * 400
+
+
+@pytest.mark.parametrize(("family", "rounds_taken"), [(24, 20), (4, 12)])
+def test_decisive_comparisons_are_all_claimed_whatever_their_number(family: int, rounds_taken: int) -> None:
+    every = [row_of(rounds(0.2, seed=seed), family=family) for seed in range(family)]
+    rows = [dataclasses.replace(row, bytes=KIB * number) for number, row in enumerate(every, start=1)]
+    assert {rounds_taken} == {row.rounds for row in rows}
+    assert f"rs_ag is slower in {family} of {family} cases." in run_sentence(rows)
+    assert [ExitCode.REFUTED] * family == failed(rows, "slower")
+
+
+def test_what_was_not_measured_is_no_comparison_and_is_counted_apart() -> None:
+    expected = (
+        "In this launch, after Holm's correction for 2 comparisons, rs_ag is slower in 1 of 2 cases; "
+        "3 of 5 comparisons not measured."
+    )
+    assert expected == run_sentence([SLOWER, ALIKE, *[NOT_MEASURED] * 3])
+    assert adjusted_p([BARELY]) == adjusted_p([BARELY, *[NOT_MEASURED] * 9])[:1]
+
+
+def test_where_nothing_was_measured_the_sentence_says_so() -> None:
+    assert "In this launch nothing was measured of 2 comparisons." == run_sentence([NOT_MEASURED] * 2)
+
+
+def test_an_invalid_case_is_a_comparison_of_which_nothing_is_said() -> None:
+    expected = (
+        "In this launch, after Holm's correction for 2 comparisons, rs_ag is slower in 1 of 1 case (1 more invalid)."
+    )
+    assert expected == run_sentence([SLOWER, INVALID])
+    assert "In this launch, in its one comparison, rs_ag has no valid case." == run_sentence([INVALID])
 
 
 def test_controls_and_null_arms_are_no_comparisons() -> None:
@@ -191,7 +235,26 @@ def test_a_row_caught_alike_by_two_conditions_is_told_once() -> None:
 
 
 def test_controls_end_no_build() -> None:
-    assert [] == failed([dataclasses.replace(SLOWER, role=ArmRole.CONTROL)], "slower")
+    assert [] == failed([ALIKE, dataclasses.replace(SLOWER, role=ArmRole.CONTROL)], "slower")
+
+
+@pytest.mark.parametrize("text", ["slower", "slower:10%", "inconclusive"])
+@pytest.mark.parametrize("row", [NOT_MEASURED, CUT_SHORT])
+def test_what_was_not_measured_is_caught_by_every_condition(row: LatencyRow, text: str) -> None:
+    (failure,) = fails([FASTER, row], [parse_fail_on(text)])
+    assert ExitCode.NO_ANSWER is failure.exit_code
+    assert "rs_ag at 1 MiB, cpu x1: inconclusive (not-measured)" == failure.message
+
+
+@pytest.mark.parametrize("rows", [(), (dataclasses.replace(SLOWER, role=ArmRole.CONTROL),)])
+def test_a_condition_on_no_times_is_not_met_by_silence(rows: Sequence[LatencyRow]) -> None:
+    (failure,) = fails(rows, [parse_fail_on("slower")])
+    assert ("nothing was timed", ExitCode.NO_ANSWER) == (failure.message, failure.exit_code)
+    assert () == fails(rows, [])
+
+
+def test_what_is_equivalent_by_the_plans_margin_is_not_too_slow() -> None:
+    assert [] == failed([dataclasses.replace(SLOWER, outcome=TimeOutcome.EQUIVALENT, stop=Stop.EQUIVALENT)], "slower")
 
 
 def test_the_cv_gate_cannot_answer_a_condition_on_an_interval() -> None:

@@ -166,6 +166,40 @@ def test_output_written_before_the_size_check_fails(index: int, value: int) -> N
     assert why_it_fails(seen) == "something was written before the check"
 
 
+@pytest.mark.parametrize(
+    ("exception", "text"),
+    [
+        ("RuntimeError", observed.GLOO_REFUSAL),
+        ("ValueError", observed.TORCH_REFUSAL),
+        ("DistBackendError", "sendcount must be divisible by nranks"),
+    ],
+)
+def test_a_backend_checks_sizes_in_its_own_words(exception: str, text: str) -> None:
+    seen = with_facts(observed.no_padding(plan_of(4)), exception=exception, text=text)
+    assert PASS is judge_one(plan_of(4), 1, seen).outcome
+
+
+@pytest.mark.parametrize(
+    ("exception", "text"),
+    [
+        ("RuntimeError", "Connection closed by peer"),
+        ("OutOfMemoryError", "Tried to allocate a block of size 2 GiB"),
+        ("NotImplementedError", "reduce_scatter of this shape"),
+        ("TypeError", "takes 2 positional arguments of equal type"),
+        ("AttributeError", ""),
+    ],
+)
+def test_whatever_else_is_raised_is_no_size_check(exception: str, text: str) -> None:
+    seen = with_facts(observed.no_padding(plan_of(4)), exception=exception, text=text)
+    assert "what was raised is no size check" == why_it_fails(seen)
+
+
+def test_an_output_of_another_length_was_not_left_alone() -> None:
+    seen = observed.no_padding(plan_of(4))
+    short = with_values(seen, shard=seen.values["shard"][:-1])
+    assert "something was written before the check" == why_it_fails(short)
+
+
 def test_a_group_that_does_not_survive_the_size_check_fails() -> None:
     seen = with_element(observed.no_padding(plan_of(4)), "next", 0, 0)
     assert why_it_fails(seen) == "the group did not survive it"
@@ -211,12 +245,26 @@ def test_a_wrong_element_is_passed_on_in_the_ranks_words(contract: str) -> None:
 @pytest.mark.parametrize("contract", ["operator-matrix/sum/int64", "composition/rs_ag_naive/pooled"])
 def test_nothing_checked_is_no_pass(contract: str) -> None:
     assert why_it_fails(observed.checked(contract, checked=0)) == "nothing was checked"
+    assert why_it_fails(with_facts(observed.checked(contract), cases=0)) == "nothing was checked"
 
 
 @pytest.mark.parametrize("contract", ["layout/expanded-refused", "disagreement/numel-refused"])
 def test_what_should_have_been_refused_and_was_not_fails(contract: str) -> None:
     row = judge_one(plan_of(4), 0, observed.refused(contract, ""))
     assert (FAIL, "it went through") == (row.outcome, row.got)
+
+
+@pytest.mark.parametrize(
+    ("contract", "words"),
+    [
+        ("layout/expanded-refused", "no such backend"),
+        ("disagreement/numel-refused", "ranks disagree on dtype"),
+        ("disagreement/operator-refused", "ranks disagree on op and dtype"),
+        ("disagreement/dtype-refused", "connection reset"),
+    ],
+)
+def test_a_refusal_that_names_something_else_fails(contract: str, words: str) -> None:
+    assert why_it_fails(observed.refused(contract, words)) == "refused for another reason"
 
 
 # --------------------------------------------------------------------------------------------------------------- rows

@@ -49,6 +49,8 @@ from rsag.stats import Stop
 from rsag.units import KIB, MIB
 
 PLAN = plan_of(timing())
+BARELY_UNLIKE = 1.02
+"""What a control of 12 rounds tells from 1 at 5 %, and no longer after a correction for 12."""
 
 
 def judged(time_of: TimeOf, timed: LatencyPlan | None = None, *, num_rounds: int | None = None) -> list[LatencyRow]:
@@ -297,6 +299,42 @@ def test_a_difference_between_identical_arms_is_the_harnesses() -> None:
     assert_refused(rows[CONTROL], TimeOutcome.INVALID, ReasonCode.AA_DIFFERS)
     assert rows[CANDIDATE].interval is not None
     assert rows[CANDIDATE].median_us == pytest.approx(120, rel=0.02)
+
+
+def many_cases(num_cases: int, *unlike: int, factor: float = 1.1, noise: float = 0.02) -> list[list[LatencyRow]]:
+    """Rows case by case; in the cases of `unlike` the control takes `factor` times the direct arm's time."""
+    plan = plan_of(timing(cases=[dataclasses.replace(CASE, bytes=KIB << number) for number in range(num_cases)]))
+    own: Records = {0: [], 1: []}
+    for case in range(num_cases):
+        machine = around(1.0, 1.2, factor if case in unlike else 1.0, 0.001, noise=noise)
+        for rank, rows in records(plan, machine, case=case).items():
+            own[rank] += rows
+    judged_rows = judge_latency(plan, own)
+    return [list(judged_rows[start : start + 4]) for start in range(0, len(judged_rows), 4)]
+
+
+def test_a_control_among_many_speaks_against_its_own_case_alone() -> None:
+    found = many_cases(12, 5)
+    assert [5] == [number for number, rows in enumerate(found) if rows[CANDIDATE].outcome is TimeOutcome.INVALID]
+    assert_refused(found[5][CONTROL], TimeOutcome.INVALID, ReasonCode.AA_DIFFERS)
+
+
+def test_a_control_that_does_not_survive_correction_shows_its_direction_and_voids_nothing() -> None:
+    alone, *_ = many_cases(1, 0, factor=BARELY_UNLIKE)
+    assert_refused(alone[CANDIDATE], TimeOutcome.INVALID, ReasonCode.AA_DIFFERS)
+    among_many, *_ = many_cases(12, 0, factor=BARELY_UNLIKE)
+    assert (TimeOutcome.SLOWER, TimeOutcome.SLOWER) == (among_many[CONTROL].outcome, among_many[CANDIDATE].outcome)
+    assert ReasonCode.AA_DIFFERS not in codes(among_many[CONTROL]) + codes(among_many[CANDIDATE])
+
+
+def test_with_more_cases_than_a_first_look_could_tell_apart_the_controls_are_still_heard() -> None:
+    found = many_cases(24, *range(24))
+    assert {TimeOutcome.INVALID} == {rows[CANDIDATE].outcome for rows in found}
+
+
+def test_decisive_cases_of_a_large_plan_go_on_until_they_can_be_claimed() -> None:
+    assert {12} == {rows[CANDIDATE].rounds for rows in many_cases(4)}
+    assert {20} == {rows[CANDIDATE].rounds for rows in many_cases(24)}
 
 
 def test_a_wrong_element_speaks_against_its_own_arm() -> None:

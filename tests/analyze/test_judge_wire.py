@@ -10,6 +10,7 @@ from timed import ARMS, CANDIDATE, CASE, CONTROL, DIRECT, NULL, plan_of, timing
 from rsag.analyze.wire import judge_wire, predict
 from rsag.records.latency import ArmRole, PredictedCost, PredictionOutcome, ReasonCode, TimedArm, WireRow, WireVerdict
 from rsag.records.plan import Backend, Plan
+from rsag.records.protocol import Choice, ProtocolRow, Protocols
 from rsag.units import KIB, MIB
 
 AGREES, DIFFERS, CANNOT_TELL = PredictionOutcome
@@ -112,6 +113,34 @@ def test_on_nccl_the_factor_is_evidence_of_the_protocol(factor: float, expected:
 def test_a_factor_of_no_protocol_is_a_difference(factor: float) -> None:
     verdict = verdict_on(CANDIDATE, factor * 1.5 * MIB, on(MIB, backend=Backend.NCCL))
     assert (DIFFERS, [ReasonCode.BYTES_DIFFER]) == (verdict.outcome, codes(verdict))
+
+
+def logged(*names: str) -> Protocols:
+    """NCCL's log of the candidate's calls, one protocol each."""
+    choices = tuple(Choice(function="f", bytes=1, algorithm="RING", protocol=name, channels=1) for name in names)
+    return Protocols(rows=(ProtocolRow(bytes=MIB, composition="rs_ag_in_place", choices=choices),))
+
+
+FACTORS = {"SIMPLE": 1.0, "LL128": 16 / 15, "LL": 2.0}
+
+
+@pytest.mark.parametrize("protocol", FACTORS)
+@pytest.mark.parametrize("log", [["SIMPLE"], ["LL128"], ["LL", "LL"], ["SIMPLE", "LL"]])
+def test_bytes_of_one_protocol_agree_only_where_the_log_tells_of_it_alone(protocol: str, log: list[str]) -> None:
+    row = counted(CANDIDATE, FACTORS[protocol] * 1.5 * MIB)
+    (verdict,) = judge_wire(on(MIB, backend=Backend.NCCL), {2: [row]}, logged(*log))
+    assert (AGREES if {protocol} == set(log) else DIFFERS) is verdict.outcome
+
+
+def test_a_log_that_contradicts_the_bytes_is_the_reason() -> None:
+    (verdict,) = judge_wire(on(MIB, backend=Backend.NCCL), {2: [counted(CANDIDATE, 3.0 * MIB)]}, logged("SIMPLE"))
+    message = "twice the payload, as LL sends it: a flag beside every word, and NCCL's own log says SIMPLE"
+    assert [(ReasonCode.BYTES_DIFFER, message)] == [(reason.code, reason.message) for reason in verdict.reasons]
+
+
+def test_a_log_of_other_arms_says_nothing() -> None:
+    (verdict,) = judge_wire(on(MIB, backend=Backend.NCCL), {2: [counted(DIRECT, 3.0 * MIB)]}, logged("SIMPLE"))
+    assert (AGREES, [ReasonCode.PROTOCOL_LL]) == (verdict.outcome, codes(verdict))
 
 
 # ----------------------------------------------------------------------------------------------------------------- rows

@@ -21,6 +21,7 @@ from timed import (
     with_wrong,
 )
 
+import saved_runs
 from rsag.analyze.latency import TimingRow
 from rsag.analyze.verdict import judge
 from rsag.errors import RecordError
@@ -43,7 +44,7 @@ def write_run(directory: Path, own: Records, plan: Plan = RUN) -> Path:
 
 
 def write_rank(directory: Path, rank: int, rows: Iterable[TimingRow | WireRow]) -> None:
-    with RowWriter(rank_file(directory, rank), start={"rank": rank}) as writer:
+    with RowWriter(rank_file(directory, rank), start=saved_runs.rank_start(RUN, rank)) as writer:
         for row in rows:
             writer.write(encode(row))  # type: ignore[arg-type]
         writer.end()
@@ -95,7 +96,7 @@ def test_a_difference_between_identical_arms_is_about_its_case_alone(tmp_path: P
     verdict = judge(write_run(tmp_path, records(RUN, around(1.0, 1.2, 1.1, 0.001))))
     assert VerdictOutcome.PASS is verdict.outcome
     assert TimeOutcome.INVALID is verdict.latency[CANDIDATE].outcome
-    assert "rs_ag_in_place is neither slower nor faster in any of 1 case" in verdict.sentence
+    assert "rs_ag_in_place has no valid case" in verdict.sentence
 
 
 def test_a_rank_that_left_no_file_is_named(tmp_path: Path) -> None:
@@ -111,7 +112,7 @@ def test_a_time_of_another_type_is_named_by_file_and_row(tmp_path: Path, text: s
     directory = write_run(tmp_path, records(RUN, SLOWER, num_rounds=1))
     path = rank_file(directory, 1)
     path.write_text(path.read_text().replace('"ns":[[', f'"ns":[[{text},', 1))
-    with pytest.raises(RecordError, match=r"rank-0001\.jsonl: row 2.*ns\[0\]\[0\]"):
+    with pytest.raises(RecordError, match=r"rank-0001\.jsonl: line 2.*ns\[0\]\[0\]"):
         judge(directory)
 
 

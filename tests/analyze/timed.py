@@ -61,6 +61,7 @@ def timing(
         order=Order.BALANCED,
         margin=margin,
         precisely=precisely,
+        claimable=True,
         wire_cases=tuple(cases),
     )
 
@@ -127,6 +128,7 @@ def _look(timed: LatencyPlan, own: Records, case: int) -> LookRow:
             [round_value(maxima(number, DIRECT), maxima(number, arm)) for number in range(num_rounds)],
             margin,
             precisely=timed.precisely,
+            family=timed.num_comparisons(one.role),
         ).stop
         if one.role in (ArmRole.CANDIDATE, ArmRole.CONTROL)
         else None

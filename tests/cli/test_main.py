@@ -4,10 +4,15 @@ from __future__ import annotations
 
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 
 from rsag.cli import COMMANDS, main
+from rsag.plan import make_plan
+from rsag.records.codec import dump_document
+from rsag.records.plan import Backend, Experiment
+from rsag.records.rundir import PLAN
 
 RSAG = [sys.executable, "-m", "rsag.cli"]
 
@@ -42,3 +47,32 @@ def test_an_unknown_command_is_wrong_use(capsys: pytest.CaptureFixture[str]) -> 
         main(["prov"])
     assert 2 == end.value.code
     assert "No such command 'prov'" in capsys.readouterr().err
+
+
+def test_a_fault_of_our_own_does_not_end_as_a_refutation(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    def fault(_: Path) -> None:
+        raise IndexError("list index out of range")
+
+    monkeypatch.setattr("rsag.analyze.verdict.judge", fault)
+    with pytest.raises(SystemExit) as end:
+        main(["judge", str(tmp_path)])
+    out, err = capsys.readouterr()
+    assert (4, "") == (end.value.code, out)
+    assert "Traceback (most recent call last)" in err
+    assert err.endswith("rsag: internal error: IndexError: list index out of range; please report it with the above\n")
+
+
+def test_a_verdict_that_cannot_be_written_is_printed_before_that_is_said(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    plan = make_plan(world_size=2, backend=Backend.GLOO, experiments=(Experiment.CONTRACTS,))
+    dump_document(plan, tmp_path / PLAN)
+    (tmp_path / "verdict.json").mkdir()
+    with pytest.raises(SystemExit) as end:
+        main(["judge", str(tmp_path)])
+    out, err = capsys.readouterr()
+    assert 4 == end.value.code
+    assert "no records of rank 0, 1" in out
+    assert "verdict.json: cannot be written; got " in err

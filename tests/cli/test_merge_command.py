@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import json
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +13,7 @@ import pytest
 import saved_runs
 from rsag.cli import main
 from rsag.cli.merge import merge_runs
+from rsag.records.rundir import rank_file
 from saved_runs import write_run
 
 RATIOS = (1.1, 1.2, 1.3, 1.4, 1.5, 1.6)
@@ -90,6 +91,47 @@ def test_the_outcome_of_launches_of_one_command_lies_beside_them(
     paths = launches(tmp_path, (1.1, 1.2))
     code = merge_runs(paths, as_json=True, into=tmp_path)
     assert (0, json.loads(capsys.readouterr().out)) == (code, json.loads((tmp_path / "merge.json").read_text()))
+
+
+def with_wrong_results(directory: Path) -> Path:
+    """The run with one wrong element in the candidate's results: its verdict is fail."""
+    return _with_rounds(directory, lambda row: {**row, "wrong": [0, 1, 0, 0]})
+
+
+def without_times(directory: Path) -> Path:
+    """The run with times that cannot be: its verdict is invalid."""
+    return _with_rounds(directory, lambda row: {**row, "ns": [[0] * len(arm) for arm in row["ns"]]})
+
+
+def _with_rounds(directory: Path, change: Callable[[dict[str, Any]], dict[str, Any]]) -> Path:
+    path = rank_file(directory, 1)
+    rows = [json.loads(line) for line in path.read_text().splitlines()]
+    changed = [change(row) if row.get("kind") == "round" else row for row in rows]
+    path.write_text("".join(json.dumps(row) + "\n" for row in changed))
+    return directory
+
+
+@pytest.mark.parametrize(
+    ("spoilt", "code", "verdicts"),
+    [
+        ([with_wrong_results], 1, ["fail"]),
+        ([without_times], 3, ["invalid"]),
+        ([without_times, with_wrong_results], 1, ["invalid", "fail"]),
+    ],
+)
+def test_a_merge_ends_with_what_its_runs_ended_with(
+    capsys: pytest.CaptureFixture[str],
+    tmp_path: Path,
+    spoilt: Sequence[Callable[[Path], Path]],
+    code: int,
+    verdicts: Sequence[str],
+) -> None:
+    paths = launches(tmp_path)
+    bad = [change(path) for change, path in zip(spoilt, paths)]
+    found, out, err = run(capsys, *paths, "--json")
+    assert code == found
+    assert "merge" == json.loads(out)["schema"]
+    assert [f"rsag: {path}: the verdict is {word}" for path, word in zip(bad, verdicts)] == err.splitlines()
 
 
 def test_the_run_directories_stay_as_they_are(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:

@@ -122,3 +122,13 @@ def test_wrong_use_ends_with_2_and_no_answer(
     code, out, err = run(capsys, *arguments)
     assert (2, "") == (code, out)
     assert message in err
+
+
+@pytest.mark.parametrize(
+    ("numel", "why"),
+    [("1", "rs_ag_naive takes a multiple of 4 elements on 4 ranks, not 1"), ("N-9", "no size is left on these ranks")],
+)
+def test_a_proof_of_no_world_is_no_answer(capsys: pytest.CaptureFixture[str], numel: str, why: str) -> None:
+    code, _, err = run(capsys, "rs_ag_naive", "--ranks", "4", "--numel", numel)
+    assert 3 == code
+    assert f"rsag: no world was claimed: {why}" in err

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from rsag.errors import RecordError, RunFailedError, UsageError
 from rsag.records.jsonl import RankFile, RowWriter, read_rows
 
-START = '{"kind":"start","schema":"rank","version":1,"rank":3}\n'
+START = '{"kind":"start","schema":"rank","version":2,"rank":3}\n'
 ROW = '{"kind":"round","ns":[1,2]}\n'
 END = '{"kind":"end","num_rounds":1}\n'
 FAILED = '{"kind":"failed","at_ns":7,"error":"ValueError","message":"bad"}\n'
@@ -215,11 +215,11 @@ def test_a_cut_last_line_is_a_problem(path: Path) -> None:
         (ROW, "line 1: missing key 'schema'"),
         ('{"kind":"start","schema":"rank"}\n', "line 1: missing key 'version'"),
         (
-            '{"kind":"start","schema":"plan","version":1}\n',
+            '{"kind":"start","schema":"plan","version":2}\n',
             'line 1: another schema; got string "plan"; expected "rank"',
         ),
-        ('{"kind":"start","schema":"rank","version":2}\n', "line 1: another version; got integer 2; expected 1"),
-        ('{"kind":"round","schema":"rank","version":1}\n', "line 1: not the start line"),
+        ('{"kind":"start","schema":"rank","version":99}\n', "line 1: another version; got integer 99; expected 2"),
+        ('{"kind":"round","schema":"rank","version":2}\n', "line 1: not the start line"),
     ],
 )
 def test_what_is_wrong_with_a_file_is_said(path: Path, text: str, message: str) -> None:

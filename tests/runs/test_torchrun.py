@@ -13,6 +13,7 @@ import pytest
 from running import lean_plan, rsag
 
 from rsag.records.codec import dump_document, encode, load_document
+from rsag.records.jsonl import read_rows
 from rsag.records.plan import Plan
 from rsag.records.run import Run
 from rsag.records.rundir import PLAN, RUN, rank_file, rank_files
@@ -66,6 +67,12 @@ def test_the_rows_of_all_ranks_end_in_the_directory_of_rank_0(apart: Path) -> No
     assert [[f"rank-000{rank}.jsonl"] for rank in (1, 2, 3)] == [
         [path.name for path in (apart / f"out-{rank}").iterdir()] for rank in (1, 2, 3)
     ]
+
+
+def test_all_ranks_are_of_the_launch_that_rank_0_named(apart: Path) -> None:
+    first = [read_rows(path).rows[0] for _, path in rank_files(apart / "out-0")]
+    assert ["launch"] * 4 == [row["kind"] for row in first]
+    assert 1 == len({row["id"] for row in first})
 
 
 def test_rank_0_leaves_a_whole_run_directory(apart: Path) -> None:

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+import saved_runs
 from rsag.cli import main
 from rsag.plan import make_plan
 from rsag.records.codec import dump_document, load_document
@@ -121,7 +122,7 @@ def damaged(home: Path) -> Path:
     plan = make_plan(world_size=1, backend=Backend.GLOO, experiments=(Experiment.CONTRACTS,))
     dump_document(plan, out / PLAN)
     (out / VERDICT).write_text("precious")
-    with RowWriter(rank_file(out, 0), start={}) as writer:
+    with RowWriter(rank_file(out, 0), start=saved_runs.rank_start(plan, 0)) as writer:
         writer.write({"kind": "observation", "contract": "exact-sum-equivalence"})
         writer.end()
     return out

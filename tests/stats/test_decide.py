@@ -10,6 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from rsag.stats import (
+    ERROR,
     LOOKS,
     PRECISE,
     Decision,
@@ -20,6 +21,7 @@ from rsag.stats import (
     decide,
     hodges_lehmann,
     interval,
+    p_at_look,
     round_value,
 )
 
@@ -139,6 +141,44 @@ def test_what_is_wanted_precisely_goes_on_past_a_direction() -> None:
     )
 
 
+@pytest.mark.parametrize(
+    ("family", "rounds"), [(1, 12), (4, 12), (20, 12), (21, 20), (24, 20), (1000, 20), (10_000, 40)]
+)
+def test_a_direction_must_be_claimable_in_its_family_to_stop(family: int, rounds: int) -> None:
+    decision = decide(spread(0.5, 0.2), None, family=family)
+    assert (rounds, Stop.DIRECTION) == (decision.rounds, decision.stop)
+    assert p_at_look(spread(0.5, 0.2)[:rounds]) * family <= ERROR
+
+
+def test_before_it_is_claimable_the_interval_has_its_direction_already() -> None:
+    alone, among_many = (decide(spread(0.5, 0.2, 12), None, family=family) for family in (1, 24))
+    assert (Stop.DIRECTION, None) == (alone.stop, among_many.stop)
+    assert alone.interval == among_many.interval
+
+
+def test_a_precise_direction_that_is_not_claimable_goes_on() -> None:
+    decision = decide(spread(0.5, 0.001, 12), None, family=24)
+    assert decision.interval.half_width <= PRECISE
+    assert decision.stop is None
+
+
+def test_at_the_last_look_a_direction_is_one_whatever_the_family() -> None:
+    assert Stop.DIRECTION is decide(spread(0.5, 0.2), None, LOOKS[:1], family=10_000).stop
+
+
+@pytest.mark.parametrize(("margin", "stop"), [(None, Stop.PRECISE), (0.05, Stop.EQUIVALENT)])
+def test_without_a_direction_the_family_plays_no_part(margin: float | None, stop: Stop) -> None:
+    values = spread(0, 0.01)
+    assert stop is decide(values, margin, family=10_000).stop
+    assert decide(values, margin) == decide(values, margin, family=10_000)
+
+
+def test_a_look_is_paid_for_and_anything_else_is_none() -> None:
+    for look in LOOKS:
+        assert p_at_look(spread(5, 1, look.rounds)) == pytest.approx(2 / 2**look.rounds * 0.05 / look.error)
+    assert 1.0 == p_at_look(spread(5, 1, 13))
+
+
 def test_a_budget_of_one_look_ends_there() -> None:
     assert Stop.BUDGET is decide(spread(0, 1, 10), None, [Look(10, 0.05)]).stop
 
@@ -148,16 +188,22 @@ def test_a_budget_of_one_look_ends_there() -> None:
     st.sampled_from([None, 0.01, 0.05]),
     st.booleans(),
     st.floats(-0.1, 0.1),
+    st.sampled_from([1, 4, 24, 500]),
 )
 def test_once_stopped_a_decision_never_changes(
-    noise: list[float], margin: float | None, precisely: bool, centre: float
+    noise: list[float], margin: float | None, precisely: bool, centre: float, family: int
 ) -> None:
     values = [centre + value for value in noise]
     stopped = None
     for count in range(12, len(values) + 1):
-        decision = decide(values[:count], margin, precisely=precisely)
+        decision = decide(values[:count], margin, precisely=precisely, family=family)
         assert stopped is None or stopped == decision
         stopped = decision if decision.stop is not None else None
+
+
+@given(st.lists(st.floats(-0.1, 0.3), min_size=40, max_size=40), st.sampled_from([1, 4, 24]), st.integers(2, 100))
+def test_a_larger_family_never_stops_earlier(values: list[float], family: int, factor: int) -> None:
+    assert decide(values, None, family=family).rounds <= decide(values, None, family=family * factor).rounds
 
 
 @given(st.lists(st.floats(-0.2, 0.2), min_size=12, max_size=45))

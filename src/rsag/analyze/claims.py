@@ -9,27 +9,26 @@ from dataclasses import dataclass
 
 from rsag.errors import ExitCode, UsageError
 from rsag.records.latency import ArmRole, LatencyRow, ReasonCode, TimeOutcome
-from rsag.stats import LOOKS, hodges_lehmann, holm, signed_rank_p
+from rsag.stats import ERROR, LOOKS, hodges_lehmann, holm, p_at_look
 from rsag.units import format_bytes
-
-FAMILY_ERROR = sum(look.error for look in LOOKS)
-"""The chance of any false claim in a run: 5 %, as of a single comparison."""
 
 
 def adjusted_p(rows: Sequence[LatencyRow], ratio: float = 1.0) -> list[float]:
     """Per row the p-value of "its true ratio is `ratio`", corrected for looks and comparisons; 1 without a decision.
 
-    The exact two-sided signed-rank p of the look that decided is paid for like that look, times 5 % over its error, so
-    that with one row p is at most 5 % exactly where the interval leaves `ratio` out. Holm does the rest.
+    With one row p is at most 5 % exactly where the interval leaves `ratio` out. Holm does the rest. A row that was not
+    measured is no comparison; an invalid one counts as one, for what made it invalid was seen in its times.
     """
-    return holm([_p(row, math.log(ratio)) for row in rows])
+    centre = math.log(ratio)
+    compared = [index for index, row in enumerate(rows) if not _not_measured(row)]
+    adjusted = holm([p_at_look([value - centre for value in rows[index].round_values]) for index in compared])
+    found = dict(zip(compared, adjusted))
+    return [found.get(index, 1.0) for index in range(len(rows))]
 
 
-def _p(row: LatencyRow, centre: float) -> float:
-    error = next((look.error for look in LOOKS if look.rounds == len(row.round_values)), None)
-    if error is None:
-        return 1.0
-    return min(1.0, signed_rank_p([value - centre for value in row.round_values]) * FAMILY_ERROR / error)
+def _not_measured(row: LatencyRow) -> bool:
+    """Whether the case ended before the first look."""
+    return row.outcome is not TimeOutcome.INVALID and not _by_cv(row) and len(row.round_values) < LOOKS[0].rounds
 
 
 # -------------------------------------------------------------------------------------------------------- the sentence
@@ -42,25 +41,39 @@ def run_sentence(rows: Sequence[LatencyRow]) -> str:
         return ""
     if any(map(_by_cv, asked)):
         return _sentence_by_cv(asked)
-    claimed = [
-        row.outcome if p <= FAMILY_ERROR and row.outcome in (TimeOutcome.SLOWER, TimeOutcome.FASTER) else None
-        for row, p in zip(asked, adjusted_p(asked))
+    measured = [row for row in asked if not _not_measured(row)]
+    if not measured:
+        return f"In this launch nothing was measured of {_comparisons(len(asked))}."
+    claims = [
+        row.outcome if p <= ERROR and row.outcome in (TimeOutcome.SLOWER, TimeOutcome.FASTER) else None
+        for row, p in zip(measured, adjusted_p(measured))
     ]
-    parts = []
-    for arm in dict.fromkeys(map(_arm, asked)):
-        own = [claim for row, claim in zip(asked, claimed) if _arm(row) == arm]
-        counts = [
-            f"{claim.value} in {own.count(claim)}" for claim in (TimeOutcome.SLOWER, TimeOutcome.FASTER) if claim in own
-        ]
-        parts.append(f"{arm} is {' and '.join(counts) or 'neither slower nor faster in any'} of {_cases(len(own))}")
-    corrected = f"after Holm's correction for {len(asked)} comparisons" if len(asked) > 1 else "in its one comparison"
-    return f"In this launch, {corrected}, {'; '.join(parts)}."
+    parts = [
+        _part(arm, [(row, claim) for row, claim in zip(measured, claims) if _arm(row) == arm])
+        for arm in dict.fromkeys(map(_arm, measured))
+    ]
+    count = len(measured)
+    corrected = f"after Holm's correction for {count} comparisons" if count > 1 else "in its one comparison"
+    missing = len(asked) - count
+    rest = f"; {missing} of {_comparisons(len(asked))} not measured" if missing else ""
+    return f"In this launch, {corrected}, {'; '.join(parts)}{rest}."
+
+
+def _part(arm: str, rows: Sequence[tuple[LatencyRow, TimeOutcome | None]]) -> str:
+    """What is said of one arm. A case that is invalid is none in which it is as fast."""
+    valid = [claim for row, claim in rows if row.outcome is not TimeOutcome.INVALID]
+    if not valid:
+        return f"{arm} has no valid case"
+    counts = [f"{one.value} in {valid.count(one)}" for one in (TimeOutcome.SLOWER, TimeOutcome.FASTER) if one in valid]
+    said = f"{arm} is {' and '.join(counts) or 'neither slower nor faster in any'} of {_cases(len(valid))}"
+    num_invalid = len(rows) - len(valid)
+    return f"{said} ({num_invalid} more invalid)" if num_invalid else said
 
 
 def _by_cv(row: LatencyRow) -> bool:
     """Whether the chapter's gate decided: it looks at no rounds."""
-    refused = any(reason.code is ReasonCode.UNSTABLE_CV for reason in row.reasons)
-    return refused or (row.ratio is not None and not row.round_values)
+    refused = any(reason.code in (ReasonCode.UNSTABLE_CV, ReasonCode.HOLDS_ONE) for reason in row.reasons)
+    return not row.round_values and (refused or row.ratio is not None)
 
 
 def _sentence_by_cv(asked: Sequence[LatencyRow]) -> str:
@@ -80,6 +93,10 @@ def _cases(count: int) -> str:
     return "1 case" if count == 1 else f"{count} cases"
 
 
+def _comparisons(count: int) -> str:
+    return "1 comparison" if count == 1 else f"{count} comparisons"
+
+
 # ------------------------------------------------------------------------------------------------------------ fail on
 
 
@@ -93,7 +110,7 @@ class FailOn:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Failure:
-    """One row that a condition caught."""
+    """What a condition caught: one row, or that there is none."""
 
     message: str
     exit_code: ExitCode
@@ -119,11 +136,13 @@ def parse_fail_on(text: str) -> FailOn:
 def fails(rows: Sequence[LatencyRow], conditions: Sequence[FailOn]) -> tuple[Failure, ...]:
     """Which candidates which conditions catch, condition by condition.
 
-    `slower:X` catches a candidate whose interval lies above 1 + X after Holm's correction for all candidates. An
-    invalid row is caught by every condition: an answer was asked for, and there is none (exit code 3, as for
-    `inconclusive`).
+    `slower:X` catches a candidate whose interval lies above 1 + X after Holm's correction for all candidates, unless it
+    is equivalent by the plan's own margin. Every condition catches a row that is invalid or was not measured, and a run
+    without rows: an answer was asked for, and there is none (exit code 3, as for `inconclusive`).
     """
     asked = [row for row in rows if row.role is ArmRole.CANDIDATE]
+    if conditions and not asked:
+        return (Failure(message="nothing was timed", exit_code=ExitCode.NO_ANSWER),)
     failures = []
     for condition in conditions:
         beyond = adjusted_p(asked, 1 + condition.beyond)
@@ -136,16 +155,29 @@ def fails(rows: Sequence[LatencyRow], conditions: Sequence[FailOn]) -> tuple[Fai
 
 def _failure(row: LatencyRow, condition: FailOn, p: float) -> Failure | None:
     where = f"{_arm(row)} at {format_bytes(row.bytes)}, {row.clock.value} x{row.calls}"
-    if row.outcome is TimeOutcome.INVALID or row.outcome is condition.outcome is TimeOutcome.INCONCLUSIVE:
-        why = f" ({row.reasons[0].code.value})" if row.reasons else ""
-        return Failure(message=f"{where}: {row.outcome.value}{why}", exit_code=ExitCode.NO_ANSWER)
-    if condition.outcome is not TimeOutcome.SLOWER:
+    if _without_answer(row) or row.outcome is condition.outcome is TimeOutcome.INCONCLUSIVE:
+        return Failure(message=f"{where}: {_in_words(row)}", exit_code=ExitCode.NO_ANSWER)
+    if condition.outcome is not TimeOutcome.SLOWER or row.outcome is TimeOutcome.EQUIVALENT:
         return None
     if row.ratio is not None and _by_cv(row):
         message = f"{where}: the CV gate gives no interval to hold against slower:{condition.beyond:.4g}"
         return Failure(message=message, exit_code=ExitCode.NO_ANSWER)
-    if p <= FAMILY_ERROR and hodges_lehmann(row.round_values) > math.log1p(condition.beyond):
+    if p <= ERROR and hodges_lehmann(row.round_values) > math.log1p(condition.beyond):
         low = 0.0 if row.interval is None else row.interval[0]
         message = f"{where}: at least {low:.3f} times the direct one's time, {1 + condition.beyond:.4g} allowed"
         return Failure(message=message, exit_code=ExitCode.REFUTED)
     return None
+
+
+def _without_answer(row: LatencyRow) -> bool:
+    """Invalid, or inconclusive because the case could not be measured, or not to its end."""
+    if row.outcome is TimeOutcome.INVALID or _not_measured(row):
+        return True
+    return any(reason.code is ReasonCode.NOT_MEASURED for reason in row.reasons)
+
+
+def _in_words(row: LatencyRow) -> str:
+    outcome = "no outcome" if row.outcome is None else row.outcome.value
+    codes = [reason.code for reason in row.reasons]
+    why = ReasonCode.NOT_MEASURED if ReasonCode.NOT_MEASURED in codes else next(iter(codes), None)
+    return outcome if why is None else f"{outcome} ({why.value})"

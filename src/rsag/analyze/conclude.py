@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from rsag.analyze.describe import chapter_ratio, describe
 from rsag.analyze.samples import Samples
 from rsag.records.latency import ArmRole, Gate, LatencyPlan, LookRow, Reason, ReasonCode, TimeOutcome
-from rsag.stats import LOOKS, Decision, Stop, decide
+from rsag.stats import ERROR, LOOKS, Decision, Stop, decide, holm, p_at_look
 
 COMPARED = (ArmRole.CANDIDATE, ArmRole.CONTROL)
 
@@ -28,20 +28,26 @@ class Conclusion:
     reasons: tuple[Reason, ...] = ()
 
 
-def conclude(plan: LatencyPlan, samples: Samples, looks: Sequence[LookRow]) -> list[Conclusion]:
-    """One conclusion per arm, in the order of the plan. What rank 0 decided at its `looks` is decided again here."""
+def conclude(
+    plan: LatencyPlan, samples: Samples, looks: Sequence[LookRow], controls: Sequence[Reason] = ()
+) -> list[Conclusion]:
+    """One conclusion per arm, in the order of the plan. What rank 0 decided at its `looks` is decided again here.
+
+    `controls` are what `unlike_themselves` found in this case.
+    """
     direct = direct_arm(plan)
     values = [samples.values(direct, index) if arm.role in COMPARED else None for index, arm in enumerate(plan.arms)]
     against_all = [
         *_unlike_the_ranks(plan, values, samples.num_rounds, looks),
-        *_harness_at_fault(plan, samples, values),
+        *_direct_arm_wrong(plan, samples),
+        *controls,
     ]
     conclusions = []
     for index, own in enumerate(values):
         if own is None:
             conclusions.append(Conclusion())
             continue
-        decision = decide_again(plan, own)
+        decision = decide_again(plan, plan.arms[index].role, own)
         against = (*against_all, *_wrong(plan, samples, index))
         if against:
             reasons = tuple(dict.fromkeys(against))
@@ -58,10 +64,38 @@ def direct_arm(plan: LatencyPlan) -> int:
     return next(index for index, arm in enumerate(plan.arms) if arm.role is ArmRole.DIRECT)
 
 
-def decide_again(plan: LatencyPlan, values: Sequence[float]) -> Decision:
-    """The decision that the ranks came to on the same rounds."""
+def decide_again(plan: LatencyPlan, role: ArmRole, values: Sequence[float]) -> Decision:
+    """The decision that the ranks came to on the same rounds of an arm of this role."""
     margin = None if plan.margin is None else math.log1p(plan.margin)
-    return decide(values, margin, precisely=plan.precisely)
+    return decide(values, margin, precisely=plan.precisely, family=plan.num_comparisons(role))
+
+
+# -------------------------------------------------------------------------------------------------------- the controls
+
+
+def unlike_themselves(plan: LatencyPlan, cases: Sequence[Samples | None]) -> list[list[Reason]]:
+    """Per case what its controls found against the harness, after Holm's correction for all controls of the run.
+
+    One control in twenty differs by chance. Uncorrected, that would cost a run of many cases one of them now and then.
+    """
+    reasons: list[list[Reason]] = [[] for _ in cases]
+    if plan.gate is not Gate.ROUNDS:
+        return reasons
+    controls = [
+        (number, arm, samples.values(direct_arm(plan), index))
+        for number, samples in enumerate(cases)
+        if samples is not None
+        for index, arm in enumerate(plan.arms)
+        if arm.role is ArmRole.CONTROL
+    ]
+    decisions = [decide_again(plan, arm.role, values) for _, arm, values in controls]
+    adjusted = holm([p_at_look(values[: made.rounds]) for (*_, values), made in zip(controls, decisions)])
+    for (number, arm, _), made, p in zip(controls, decisions, adjusted):
+        if p <= ERROR and _outcome(made) in (TimeOutcome.SLOWER, TimeOutcome.FASTER):
+            low, high = math.exp(made.interval.low), math.exp(made.interval.high)
+            message = f"{arm.composition} against itself: {low:.3f} to {high:.3f}, so the harness favours a place"
+            reasons[number].append(Reason(code=ReasonCode.AA_DIFFERS, message=message))
+    return reasons
 
 
 # ----------------------------------------------------------------------------------------------------------- two gates
@@ -131,7 +165,10 @@ def _unlike_the_ranks(plan: LatencyPlan, values: Values, num_rounds: int, looks:
             message = f"rank 0 decided on {row.rounds} rounds, of which {num_rounds} are left on all ranks"
             yield Reason(code=ReasonCode.NO_RECORDS, message=message)
             continue
-        stops = tuple(None if own is None else decide_again(plan, own[: row.rounds]).stop for own in values)
+        stops = tuple(
+            None if own is None else decide_again(plan, arm.role, own[: row.rounds]).stop
+            for arm, own in zip(plan.arms, values)
+        )
         if stops != row.stops:
             message = f"after {row.rounds} rounds rank 0 found {_words(row.stops)}, the judge {_words(stops)}"
             yield Reason(code=ReasonCode.DECISION_DIFFERS, message=message)
@@ -141,18 +178,10 @@ def _words(stops: Sequence[Stop | None]) -> str:
     return ", ".join("-" if stop is None else stop.value for stop in stops)
 
 
-def _harness_at_fault(plan: LatencyPlan, samples: Samples, values: Values) -> Iterator[Reason]:
-    """The direct arm comes out wrong, or unlike itself."""
+def _direct_arm_wrong(plan: LatencyPlan, samples: Samples) -> Iterator[Reason]:
     for index, arm in enumerate(plan.arms):
         if arm.role in (ArmRole.DIRECT, ArmRole.CONTROL):
             yield from _wrong(plan, samples, index)
-        own = values[index]
-        if arm.role is ArmRole.CONTROL and own is not None and plan.gate is Gate.ROUNDS:
-            decision = decide_again(plan, own)
-            if _outcome(decision) in (TimeOutcome.SLOWER, TimeOutcome.FASTER):
-                low, high = math.exp(decision.interval.low), math.exp(decision.interval.high)
-                message = f"{arm.composition} against itself: {low:.3f} to {high:.3f}, so the harness favours a place"
-                yield Reason(code=ReasonCode.AA_DIFFERS, message=message)
 
 
 def _wrong(plan: LatencyPlan, samples: Samples, index: int) -> Iterator[Reason]:

@@ -11,7 +11,7 @@ from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from rsag.analyze.conclude import COMPARED, Conclusion, conclude, direct_arm
+from rsag.analyze.conclude import COMPARED, Conclusion, conclude, direct_arm, unlike_themselves
 from rsag.analyze.describe import chapter_ratio, describe, payload_gbps, ring_gbps
 from rsag.analyze.diagnose import diagnose
 from rsag.analyze.samples import Samples, find_flaw, merge, orders_of
@@ -47,9 +47,12 @@ def judge_latency(
     if timing is None:
         return ()
     recorded = _by_case(records)
+    merged = [_merge_case(plan, timing, number, recorded[number]) for number in range(len(timing.cases))]
+    every = [one if isinstance(one, Samples) else None for one in merged]
     rows = []
-    for number, case in enumerate(timing.cases):
-        samples, conclusions = _judge_case(plan, timing, number, recorded[number])
+    for number, controls in enumerate(unlike_themselves(timing, every)):
+        case, found, samples = timing.cases[number], merged[number], every[number]
+        conclusions = _judge_case(timing, found, recorded[number], controls) if isinstance(found, Samples) else found
         rows += [
             _row(plan, timing, case, index, conclusion, samples, _known_of(timing.arms[index], case, wire))
             for index, conclusion in enumerate(conclusions)
@@ -79,20 +82,26 @@ def _by_case(records: Mapping[int, Iterable[TimingRow]]) -> dict[int, _CaseRecor
     return cases
 
 
-def _judge_case(
-    plan: Plan, timing: LatencyPlan, number: int, recorded: _CaseRecords
-) -> tuple[Samples | None, list[Conclusion]]:
+def _merge_case(plan: Plan, timing: LatencyPlan, number: int, recorded: _CaseRecords) -> Samples | list[Conclusion]:
+    """The case's samples, or what is said of its arms without any."""
     rounds = recorded.rounds
-    not_measured = Reason(code=ReasonCode.NOT_MEASURED, message=recorded.ended)
     if recorded.ended and not rounds:
-        return None, _all_alike(timing, TimeOutcome.INCONCLUSIVE, not_measured)
-    orders = orders_of(timing, plan.seed, number, max(map(len, rounds.values()), default=0))
+        return _all_alike(timing, TimeOutcome.INCONCLUSIVE, _not_measured(recorded))
     flaw = find_flaw(timing, rounds, plan.world_size)
     if flaw is not None:
-        return None, _all_alike(timing, TimeOutcome.INVALID, flaw)
-    samples = merge(timing, orders, rounds)
-    conclusions = conclude(timing, samples, recorded.looks)
-    return samples, [_with(one, not_measured) if recorded.ended else one for one in conclusions]
+        return _all_alike(timing, TimeOutcome.INVALID, flaw)
+    return merge(timing, orders_of(timing, plan.seed, number, max(map(len, rounds.values()))), rounds)
+
+
+def _judge_case(
+    timing: LatencyPlan, samples: Samples, recorded: _CaseRecords, controls: Sequence[Reason]
+) -> list[Conclusion]:
+    conclusions = conclude(timing, samples, recorded.looks, controls)
+    return [_with(one, _not_measured(recorded)) for one in conclusions] if recorded.ended else conclusions
+
+
+def _not_measured(recorded: _CaseRecords) -> Reason:
+    return Reason(code=ReasonCode.NOT_MEASURED, message=recorded.ended)
 
 
 def _all_alike(timing: LatencyPlan, outcome: TimeOutcome, reason: Reason) -> list[Conclusion]:

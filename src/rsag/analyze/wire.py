@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Set
 
 from rsag.collectives import Kind
 from rsag.records.latency import (
@@ -16,6 +16,7 @@ from rsag.records.latency import (
     WireVerdict,
 )
 from rsag.records.plan import Backend, Plan, Prediction
+from rsag.records.protocol import Protocols
 
 TOLERANCE = 0.01
 
@@ -30,21 +31,31 @@ LINK_BYTES_PER_CALL = 64
 """What NVLink's counters may show beside an NCCL call: 32 B of 2,080 at 1 KiB on two H200, the counters' own grain."""
 
 _FACTORS = (
-    (1.0, None, ""),
-    (16 / 15, ReasonCode.PROTOCOL_LL128, "16/15 of the payload, as LL128 sends it: 8 bytes of flags in every 128"),
-    (2.0, ReasonCode.PROTOCOL_LL, "twice the payload, as LL sends it: a flag beside every word"),
+    (1.0, "SIMPLE", None, "the payload alone, as SIMPLE sends it"),
+    (
+        16 / 15,
+        "LL128",
+        ReasonCode.PROTOCOL_LL128,
+        "16/15 of the payload, as LL128 sends it: 8 bytes of flags in every 128",
+    ),
+    (2.0, "LL", ReasonCode.PROTOCOL_LL, "twice the payload, as LL sends it: a flag beside every word"),
 )
-"""NCCL's protocols by what they put on the wire (its SIMPLE sends the payload alone)."""
+"""NCCL's protocols by what they put on the wire, in payloads, and as its log calls them."""
 
 
-def judge_wire(plan: Plan, records: Mapping[int, Iterable[WireRow]]) -> tuple[WireVerdict, ...]:
-    """A verdict on the bytes sent per row, by cases, arms and ranks; the control and the null arm have none."""
+def judge_wire(
+    plan: Plan, records: Mapping[int, Iterable[WireRow]], protocols: Protocols | None = None
+) -> tuple[WireVerdict, ...]:
+    """A verdict on the bytes sent per row, by cases, arms and ranks; the control and the null arm have none.
+
+    A protocol that the bytes tell of must be the one that NCCL's own log tells of, where `protocols` has it.
+    """
     timing = plan.latency
     if timing is None:
         return ()
     rows = [(row.case, row.arm, rank, row) for rank, own in records.items() for row in own]
     return tuple(
-        _judge(plan, timing.wire_cases[case], timing.arms[arm].composition, rank, row)
+        _judge(plan, timing.wire_cases[case], timing.arms[arm].composition, rank, row, protocols)
         for case, arm, rank, row in sorted(rows, key=lambda found: found[:3])
         if timing.arms[arm].role in (ArmRole.DIRECT, ArmRole.CANDIDATE)
     )
@@ -58,6 +69,20 @@ def predict(plan: Plan, composition: str, rank: int, payload_bytes: int) -> Pred
     return PredictedCost(steps=row.steps, sent_bytes=row.sent_bytes * payload_bytes / _payload_bytes(plan, row))
 
 
+def bytes_differ(plan: Plan, one: WireVerdict, other: WireVerdict) -> bool:
+    """Whether two arms sent other bytes on one rank, at one payload: by more than counters and headers explain.
+
+    Both were measured, and the plan predicts both.
+    """
+    allowances = []
+    for row in (one, other):
+        cost = predict(plan, row.composition, row.rank, row.bytes)
+        steps = 0 if cost is None else cost.steps
+        allowances.append(HEADER_BYTES_PER_STEP * steps if plan.backend is Backend.GLOO else LINK_BYTES_PER_CALL)
+    few, many = sorted(row.measured_bytes or 0.0 for row in (one, other))
+    return not _is_near(many, few, max(allowances))
+
+
 def _prediction(plan: Plan, composition: str, rank: int) -> Prediction | None:
     rows = (row for row in plan.predictions if row.composition == composition and row.rank == rank)
     return next(rows, None)
@@ -67,7 +92,9 @@ def _payload_bytes(plan: Plan, row: Prediction) -> int:
     return row.numel * plan.dtype.itemsize
 
 
-def _judge(plan: Plan, case: Case, composition: str, rank: int, row: WireRow) -> WireVerdict:
+def _judge(
+    plan: Plan, case: Case, composition: str, rank: int, row: WireRow, protocols: Protocols | None
+) -> WireVerdict:
     cost = predict(plan, composition, rank, case.bytes)
     if row.sent_bytes is None:
         outcome, reasons = _cannot_tell(ReasonCode.NOT_MEASURED, row.reason or "no counter, and no word why")
@@ -76,7 +103,8 @@ def _judge(plan: Plan, case: Case, composition: str, rank: int, row: WireRow) ->
     elif plan.backend is Backend.GLOO:
         outcome, reasons = _on_gloo(plan, case, cost, row.sent_bytes, scatters=_scatters(plan, composition))
     else:
-        outcome, reasons = _on_nccl(case, cost, row.sent_bytes)
+        logged = () if protocols is None else protocols.of(case.bytes, composition)
+        outcome, reasons = _on_nccl(case, cost, row.sent_bytes, {choice.protocol for choice in logged})
     return WireVerdict(
         composition=composition,
         rank=rank,
@@ -110,9 +138,13 @@ def _on_gloo(plan: Plan, case: Case, cost: PredictedCost, sent_bytes: float, *, 
     return _differs(case, cost, sent_bytes)
 
 
-def _on_nccl(case: Case, cost: PredictedCost, sent_bytes: float) -> _Judgement:
-    for factor, code, message in _FACTORS:
+def _on_nccl(case: Case, cost: PredictedCost, sent_bytes: float, logged: Set[str]) -> _Judgement:
+    """`logged` are the protocols that NCCL says it took, none where it was not asked."""
+    for factor, protocol, code, message in _FACTORS:
         if _is_near(sent_bytes, factor * cost.sent_bytes, LINK_BYTES_PER_CALL):
+            if logged and logged != {protocol}:
+                message = f"{message}, and NCCL's own log says {' and '.join(sorted(logged))}"
+                return PredictionOutcome.DIFFERS, (Reason(code=ReasonCode.BYTES_DIFFER, message=message),)
             reasons = () if code is None else (Reason(code=code, message=message),)
             return PredictionOutcome.AGREES, reasons
     return _differs(case, cost, sent_bytes)

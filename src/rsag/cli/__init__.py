@@ -9,6 +9,7 @@ from __future__ import annotations
 import importlib
 import os
 import sys
+import traceback
 
 import click
 
@@ -59,7 +60,7 @@ def group() -> None:
 
     \b
     Exit codes: 0 done; 1 refuted, or a gate that was asked for; 2 wrong use;
-    3 inconclusive or invalid where an answer was required; 4 the run failed.
+    3 inconclusive or invalid where an answer was required; 4 the run failed, or rsag itself.
     """
 
 
@@ -79,6 +80,10 @@ def main(arguments: list[str] | None = None) -> None:
     except BrokenPipeError:  # the reader has seen enough; what is still buffered has nowhere to go
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         sys.exit(ExitCode.DONE)
+    except Exception as error:  # noqa: BLE001 - the outermost edge: Python's own 1 would mean refuted
+        traceback.print_exc()
+        click.echo(f"rsag: internal error: {type(error).__name__}: {error}; please report it with the above", err=True)
+        sys.exit(ExitCode.RUN_FAILED)
 
 
 def _run(arguments: list[str]) -> int:

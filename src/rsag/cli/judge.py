@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from pathlib import Path
 
 import click
@@ -25,9 +26,10 @@ def command(run: Path, as_json: bool) -> int:
     from rsag.report.verdict import print_verdict
 
     verdict = judge(run)
-    dump_document(verdict, run / VERDICT)
     if as_json:
         print_json(document(verdict))
     else:
         print_verdict(verdict, console())
+    sys.stdout.flush()
+    dump_document(verdict, run / VERDICT)  # last: where it cannot be written, the verdict was seen all the same
     return exit_code(verdict.outcome.value)

@@ -23,8 +23,8 @@ from rsag.errors import ExitCode
 def command(compositions: tuple[str, ...], ranks: str, numel: str, op: str, mutants: bool, as_json: bool) -> int:
     """Prove compositions on symbols, or find the counterexample; needs no torch.
 
-    Without a COMPOSITION all of them. Exit code 1 if any is refuted; with --mutants, if any fault is not judged as
-    named.
+    Without a COMPOSITION all of them. Exit code 1 if any is refuted, 3 if no world was claimed; with --mutants, 1 if
+    any fault is not judged as named.
     """
     if mutants:
         return _mutants(as_json)
@@ -50,6 +50,10 @@ def command(compositions: tuple[str, ...], ranks: str, numel: str, op: str, muta
             f"{', '.join(one.value for one in proofs.ops)}."
         )
         out.print(f"Scope: {proofs.scope}.", style="dim")
+    if not proofs.num_worlds:
+        why = next((row.not_claimed for row in proofs.rows if row.not_claimed), "no size is left on these ranks")
+        click.echo(f"rsag: no world was claimed: {why}", err=True)
+        return ExitCode.NO_ANSWER
     return ExitCode.REFUTED if proofs.refuted else ExitCode.DONE
 
 

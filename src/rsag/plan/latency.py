@@ -67,6 +67,7 @@ def plan_latency(
         order=Order.BALANCED,
         margin=margin,
         precisely=precisely,
+        claimable=True,
         wire_cases=_wire_cases(cases),
     )
 
@@ -91,6 +92,7 @@ def plan_chapter_latency(*, world_size: int, backend: Backend) -> LatencyPlan:
         order=Order.ALTERNATING,
         margin=None,
         precisely=False,
+        claimable=True,
         wire_cases=_wire_cases(cases),
     )
 

@@ -25,7 +25,7 @@ def prove_all(
     ops: Sequence[ReduceOp],
     clock: Callable[[], float] = time.perf_counter,
 ) -> Proofs:
-    """Prove each composition under each operator in every world it claims; its first counterexample ends a row."""
+    """Prove each composition under each operator in every world it claims; a row keeps the first counterexample."""
     began = clock()
     provers = {op: Prover(op) for op in ops}
     rows = tuple(

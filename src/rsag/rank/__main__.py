@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import contextlib
 import os
+import secrets
 import shlex
 import sys
 import time
@@ -25,7 +26,7 @@ from rsag.rank.latency import observe_latency
 from rsag.rank.matrix import observe_compositions, observe_operators
 from rsag.rank.memory import observe_memory
 from rsag.rank.probe import attempts, probe
-from rsag.rank.process import Place, choose_device, describe, start_groups
+from rsag.rank.process import Place, agree_on_launch, choose_device, describe, start_groups
 from rsag.rank.protocol import observe_protocols
 from rsag.rank.wire import observe_wire
 from rsag.records.capability import Attempt, Capabilities, Capability
@@ -33,7 +34,7 @@ from rsag.records.codec import dump_document, encode, load_document
 from rsag.records.describe import describe_run
 from rsag.records.jsonl import RowWriter
 from rsag.records.plan import Backend, Experiment, Plan
-from rsag.records.run import RankInfo, RunOutcome
+from rsag.records.run import LaunchMark, RankInfo, RunOutcome
 from rsag.records.rundir import CAPABILITIES, RUN, rank_file
 
 
@@ -80,6 +81,7 @@ def _run(options: argparse.Namespace, place: Place) -> None:
         if place.store is None and place.rank == 0:  # nobody else will: a run that breaks off can be judged as well
             write_plan(plan, options.out)
         control = start_groups(plan.backend, place, device, plan.deadline_s)
+        rows.write(_row(LaunchMark(id=agree_on_launch(control, secrets.token_bytes(8)))))
         context = Context(
             plan=plan,
             rank=place.rank,
@@ -161,7 +163,7 @@ def _rows(out: Path, place: Place, backend: Backend, device: torch.device) -> Ro
     return RowWriter(rank_file(out, place.rank), start=_row(describe(backend, place, device, os.environ)))
 
 
-def _row(record: RankInfo | Record | Attempt | Capability) -> dict[str, object]:
+def _row(record: RankInfo | LaunchMark | Record | Attempt | Capability) -> dict[str, object]:
     row = encode(record)
     assert isinstance(row, dict)
     return row

@@ -18,8 +18,8 @@ from rsag.carriers.groups import Groups
 from rsag.carriers.pooled import Pooled
 from rsag.carriers.torch_api import api
 from rsag.errors import UnsupportedError
-from rsag.programs import Program
-from rsag.rank.tiles import Pieces, Scratch, Tiles
+from rsag.programs import Alloc, Program
+from rsag.rank.tiles import Pieces, Scratch, Tiles, check_bytes
 from rsag.records.latency import Case
 
 SMALL_PAD_BYTES, LARGE_PAD_BYTES = 1 << 20, 64 << 20
@@ -39,7 +39,7 @@ class Bench(Protocol):
         """Return when every rank has opened and captured all its arms."""
 
     def reset(self, arm: int) -> None:
-        """The inputs as the caller gives them."""
+        """The inputs as the caller gives them, and nothing right in the results."""
 
     def line_up(self) -> None:
         """Let no rank start before the others can."""
@@ -58,7 +58,13 @@ class Bench(Protocol):
 
 
 class Arm:
-    """One arm's buffers in one round: `calls` sets, all reset before a timing and all checked after it."""
+    """One arm's buffers in one round: `calls` sets, all reset before a timing and all checked after it.
+
+    What was right a cycle, a round or an arm ago must not pass for what a call did: `reset` makes every element of a
+    result wrong. One that lies in the input is left to hold the input, which two ranks or more have chosen so that it
+    differs from the result (`rank.inputs`): not on every rank for every operator (MAX gives its owner what it had), but
+    a collective that does nothing does so on all. On one rank the input is the result, and nothing can be seen.
+    """
 
     def __init__(
         self, program: Program, groups: Groups, tiles: Tiles, dtype: torch.dtype, device: torch.device, calls: int
@@ -71,11 +77,14 @@ class Arm:
         self._results = [
             Pieces(bound.result[start:stop], wanted) for bound in self.sets for start, stop, wanted in promised
         ]
+        self._spoiled = [] if _lies_in(self.sets[0].result, given[0]) else self._results
         self._scratch = Scratch(max(wanted.numel() for _, _, wanted in promised), dtype, device)
         self._wrong = torch.zeros((), dtype=torch.int64, device=device)
 
     def reset(self) -> None:
-        for pieces in self._inputs:
+        for pieces in self._spoiled:
+            pieces.spoil()
+        for pieces in self._inputs:  # last, for of an AllGather in place the input lies in the result
             pieces.fill()
 
     def call(self) -> None:
@@ -99,6 +108,25 @@ def _given(program: Program, buffer: Tensor) -> Tensor:
     return buffer
 
 
+def _lies_in(result: Tensor, given: Tensor) -> bool:
+    """Whether all of `result` is memory that the caller writes."""
+    start, stop = given.data_ptr(), given.data_ptr() + given.nbytes
+    return start <= result.data_ptr() and result.data_ptr() + result.nbytes <= stop
+
+
+def pad_bytes(case: Case) -> int:
+    """No pad has as many."""
+    return max(SMALL_PAD_BYTES, min(case.bytes, LARGE_PAD_BYTES))
+
+
+def most_bytes(case: Case, program: Program | None, device: torch.device) -> int:
+    """No open arm keeps more: its pad, the buffers of its calls, and what filling and checking them takes."""
+    if program is None:
+        return pad_bytes(case)
+    numel = sum(len(step.view) for step in program.code if isinstance(step, Alloc))
+    return pad_bytes(case) + case.calls * numel * case.dtype.itemsize + check_bytes(device)
+
+
 class ArmsBench:
     """What the benches share: arms on pooled buffers. A program of None is the null arm, which does nothing."""
 
@@ -110,13 +138,7 @@ class ArmsBench:
         self._pads: list[Tensor] = []
 
     def open(self, arm: int, coin: random.Random) -> None:
-        self._pads.append(
-            torch.empty(
-                coin.randrange(1, max(SMALL_PAD_BYTES, min(self.case.bytes, LARGE_PAD_BYTES))),
-                dtype=torch.uint8,
-                device=self.device,
-            )
-        )
+        self._pads.append(torch.empty(coin.randrange(1, pad_bytes(self.case)), dtype=torch.uint8, device=self.device))
         program = self.programs[arm]
         if program is not None:
             dtype = getattr(torch, self.case.dtype.value)

@@ -15,10 +15,9 @@ from torch import Tensor
 from rsag.carriers.torch_api import api
 from rsag.layout import ShardLayout
 from rsag.rank.context import Context
-from rsag.records.contracts import Observation
+from rsag.records.contracts import SENTINEL, Observation
 from rsag.records.plan import Planted
-
-SENTINEL = -7
+from rsag.reduction import DType, rounding_bound
 
 MOOT_ON_ONE_RANK = {
     "wrong-shard-order-rejected": "there is no other order",
@@ -132,7 +131,8 @@ def _float_sum(context: Context) -> Observation:
     numel = plan.float_numel // context.world_size * context.world_size
     inputs = [_random(context.plan.seed, rank, numel) for rank in range(context.world_size)]
     exact = torch.stack(inputs).to(torch.float64).sum(dim=0)
-    bound = torch.stack(inputs).abs().to(torch.float64).sum(dim=0) * (context.world_size - 1) * 2.0**-23
+    factor = rounding_bound(context.world_size, DType.FLOAT32)
+    bound = factor * torch.stack(inputs).abs().to(torch.float64).sum(dim=0)
     mine = inputs[context.rank].to(context.device)
     whole = _all_reduce(mine)
     pieces = torch.cat([_all_reduce(piece) for piece in mine.chunk(plan.float_chunks)])

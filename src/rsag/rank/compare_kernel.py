@@ -15,6 +15,8 @@ from torch import Tensor
 
 VECTOR_BYTES = 16
 _BLOCK = 256
+_LARGEST_INT = 2**31 - 1
+"""torch's launcher makes a C int of every Python int, and takes no notice of what is lost."""
 
 # A thread keeps its part of the pattern in registers and runs down the result, so that the pattern is read once.
 _SOURCE = r"""
@@ -47,21 +49,39 @@ def _kernel() -> Callable[..., None] | None:
     return kernel
 
 
+def cut_in_vectors(num_bytes: int, pattern_bytes: int, *addresses: int) -> tuple[int, int] | None:
+    """Vectors of a result and of the pattern that it repeats; None where the kernel cannot take them.
+
+    Sizes and addresses must be multiples of 16 bytes. Vectors and threads must be countable in a C int: below 32 GiB.
+    """
+    period_bytes = min(num_bytes, pattern_bytes)
+    if not num_bytes or any(number % VECTOR_BYTES for number in (num_bytes, period_bytes, *addresses)):
+        return None
+    num_vectors, period = num_bytes // VECTOR_BYTES, period_bytes // VECTOR_BYTES
+    if max(num_vectors, _num_blocks(period) * _BLOCK) > _LARGEST_INT:
+        return None
+    return num_vectors, period
+
+
+def _num_blocks(period: int) -> int:
+    return -(-period // _BLOCK)
+
+
 def comparer(result: Tensor, pattern: Tensor) -> Callable[[Tensor], None] | None:
     """A call that adds to a count the 4-byte words of `result` that differ from the repeated `pattern`.
 
-    None where the kernel does not apply: no CUDA, no compiler, or memory that is not cut in vectors of 16 bytes.
+    None where the kernel does not apply: no CUDA, no compiler, or memory that it cannot take (`cut_in_vectors`).
     """
-    if result.device.type != "cuda" or not result.numel():
+    if result.device.type != "cuda":
         return None
-    num_bytes, pattern_bytes = result.numel() * result.element_size(), pattern.numel() * pattern.element_size()
-    period_bytes = min(num_bytes, pattern_bytes)
-    cut = (num_bytes, period_bytes, result.data_ptr(), pattern.data_ptr())
+    cut = cut_in_vectors(result.nbytes, pattern.nbytes, result.data_ptr(), pattern.data_ptr())
+    if cut is None:
+        return None
     kernel = _kernel()
-    if kernel is None or any(size % VECTOR_BYTES for size in cut):
+    if kernel is None:
         return None
-    num_vectors, period = num_bytes // VECTOR_BYTES, period_bytes // VECTOR_BYTES
-    grid = (-(-period // _BLOCK), 1, 1)
+    num_vectors, period = cut
+    grid = (_num_blocks(period), 1, 1)
 
     def compare(total: Tensor) -> None:
         arguments: list[Any] = [result, pattern, total, num_vectors, period]

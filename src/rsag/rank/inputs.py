@@ -1,7 +1,8 @@
 """Position-coded inputs, exact in every dtype, and the oracle that reduces them without torch.
 
 A constant in every element cannot see a rotation, a stale buffer or a strided view; here every (rank, element) has a
-value of its own, small enough that no partial result rounds or overflows.
+value of its own, small enough that no partial result rounds or overflows. On two ranks or more inputs are not the
+reduced result either, so that a call that does nothing in place is seen: on some rank, at a tenth of the elements.
 """
 
 from __future__ import annotations
@@ -20,11 +21,16 @@ def contribution(op: ReduceOp, dtype: DType, world_size: int, rank: int, element
     """What `rank` contributes at `element`; of a complex number the real part."""
     limit = dtype.largest_exact_int
     if dtype.family is Family.BOOL:
-        return int(element % 4 == 0 or (rank + element) % 3 == 0)  # at every fourth element all ranks are true
+        if element % 5 in (0, 4):  # all ranks true, or none: else on many ranks AND and OR were constants
+            return int(element % 5 == 0)
+        return int((rank + element) % 3 == 0)
     if op is ReduceOp.PRODUCT:
         return 2 if rank < 5 and (element >> rank) % 2 else 1  # no two ranks in step: else the product is constant
     if op in (ReduceOp.SUM, ReduceOp.AVG):
-        return (3 * rank + element) % max(min(limit // world_size, 1000), 1)
+        if limit <= world_size**2:  # too few values for all ranks: 0 or 1 each, so that the sum is `ones`
+            ones = element % (min(limit, world_size) + 1)
+            return int((rank + 3 * element) % world_size < ones)
+        return (3 * rank + element) % min(limit // world_size, 1000)
     if op.is_bitwise:
         return (37 * rank + 11 * element + 1) % (min(limit, 1023) + 1)
     code = (7 * rank + 5 * element) % (min(limit, 200) + 1)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import math
 from collections.abc import Sequence
 from typing import Any
@@ -10,11 +11,10 @@ import torch
 import torch.distributed as dist
 
 from rsag.carriers.groups import Groups
-from rsag.carriers.torch_types import torch_dtype
 from rsag.compositions import find
 from rsag.errors import UnsupportedError
-from rsag.programs import Alloc, Program, record_all
-from rsag.rank.bench import Bench, CpuBench, EagerBench, GraphBench
+from rsag.programs import Program, record_all
+from rsag.rank.bench import Bench, CpuBench, EagerBench, GraphBench, most_bytes
 from rsag.rank.context import Context
 from rsag.rank.rounds import run_round
 from rsag.rank.tiles import Tiles
@@ -149,7 +149,8 @@ def decide_arms(plan: LatencyPlan, merged: Sequence[Sequence[Sequence[int]]]) ->
             decisions.append(None)
             continue
         values = [round_value(row[direct][plan.warmup_cycles :], row[arm][plan.warmup_cycles :]) for row in merged]
-        decisions.append(decide(values, margin, precisely=plan.precisely))
+        family = plan.num_comparisons(one.role)
+        decisions.append(decide(values, margin, precisely=plan.precisely, family=family))
     return decisions
 
 
@@ -161,15 +162,12 @@ def _ratio(decision: Decision) -> tuple[float, float, float] | None:
 
 
 def _why_too_large(context: Context, case: Case, programs: Sequence[Program | None]) -> str | None:
-    """The case's buffers must fit into what is free on every rank's device, all arms at once."""
+    """The case's buffers, pads and chunks must fit into what is free on every rank's device, all arms at once."""
     if context.device.type != "cuda":
         return None
-    itemsize = torch_dtype(case.dtype.value).itemsize
-    needed = sum(
-        case.calls * sum(len(step.view) for step in program.code if isinstance(step, Alloc)) * itemsize
-        for program in programs
-        if program is not None
-    )
+    needed = sum(most_bytes(case, program, context.device) for program in programs)
+    gc.collect()
+    torch.cuda.empty_cache()  # what torch keeps of the case before is not free for the driver
     free, _ = torch.cuda.mem_get_info(context.device)
     short = torch.tensor([int(needed > MEMORY_SHARE * free)])
     dist.all_reduce(short, group=context.control)

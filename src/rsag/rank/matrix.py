@@ -77,18 +77,29 @@ def _conformance_cases(context: Context, composition: Composition, run: Runner) 
 def run_pooled(context: Context, program: Program, mine: Tensor, groups: Groups) -> Tensor:
     """The result of `program` on buffers that are kept."""
     bound = Pooled(program, groups, dtype=mine.dtype, device=context.device)
-    bound.input.copy_(mine)
-    bound()
+    _run(bound, mine)
     return bound.result
 
 
 def run_pooled_twice(context: Context, program: Program, mine: Tensor, groups: Groups) -> Tensor:
-    """The result of the second run on the same buffers: what the first left behind must not show."""
+    """The result of the second run on the same buffers: what the first left behind must not show.
+
+    The first is on other inputs, so that no element in between, of a SUM or MAX, is what the second has to put there.
+    """
     bound = Pooled(program, groups, dtype=mine.dtype, device=context.device)
-    for _ in range(2):
-        bound.input.copy_(mine)
-        bound()
+    _run(bound, mine + 1)
+    _run(bound, mine)
     return bound.result
+
+
+def _run(bound: Pooled, mine: Tensor) -> None:
+    """Run on `mine`, with all bits of the result set before: memory that is new may hold what an earlier case left.
+
+    No finite float and no bool has all bits set, and of integers not every one.
+    """
+    bound.result.view(torch.uint8).fill_(0xFF)
+    bound.input.copy_(mine)
+    bound()
 
 
 def run_owned(context: Context, program: Program, mine: Tensor, groups: Groups) -> Tensor:  # noqa: ARG001

@@ -90,6 +90,13 @@ def start_groups(backend: Backend, place: Place, device: torch.device, timeout_s
     return None if backend is Backend.GLOO else dist.new_group(backend="gloo", timeout=timeout)
 
 
+def agree_on_launch(control: Any, mine: bytes) -> str:
+    """Rank 0's `mine`, in hex, on every rank; all give as many bytes. `control` carries CPU tensors."""
+    shared = torch.tensor(list(mine), dtype=torch.uint8)
+    dist.broadcast(shared, 0, group=control)
+    return bytes(shared.tolist()).hex()
+
+
 def describe(backend: Backend, place: Place, device: torch.device, environment: Mapping[str, str]) -> RankInfo:
     """What goes into the first line of the rank's rows."""
     versions = {"python": platform.python_version(), "torch": str(torch.__version__)}

@@ -21,7 +21,7 @@ def run_round(
 ) -> RoundRow:
     """Fresh buffers and captures in random order, then every cycle of `order`; the row is for the caller to write."""
     num_arms = len(order[0])
-    coin = random.Random(seed)
+    coin = random.Random(f"placement {seed}")  # `order` comes from the seed itself, and must tell nothing of places
     arms = list(range(num_arms))
     coin.shuffle(arms)
     for arm in arms:

@@ -21,9 +21,17 @@ PERIOD = 1009
 _SQUARES = [position * position % PERIOD for position in range(PERIOD)]
 
 
+_BITS = {1: torch.int8, 2: torch.int16, 4: torch.int32, 8: torch.int64}
+
+
 def _chunk_bytes(device: torch.device) -> int:
     """About what stays in a cache while the result streams by, and enough to keep all threads busy."""
     return (16 << 20) if device.type == "cuda" else max(4, torch.get_num_threads()) << 20
+
+
+def check_bytes(device: torch.device) -> int:
+    """The most that filling and checking an arm keeps: a chunk to fill with, one to expect, one to compare in."""
+    return 3 * _chunk_bytes(device)
 
 
 class Tiles:
@@ -60,19 +68,29 @@ class Tiles:
 
 
 class Pieces:
-    """A tensor cut into pieces that a chunk is copied into or compared with: views made once, outside of any round."""
+    """A tensor cut into pieces that a chunk is copied into or compared with: views made once, outside of any round.
+
+    Floats are compared by value, so that -0.0 is 0.0 and NaN is wrong; all else by its bits, so that a stored 2 is not
+    the bool 1. `comparer`'s kernel goes by the bits of floats too: there -0.0 is not 0.0, but no contribution is -0.0,
+    and no reduction of others rounds to it.
+    """
 
     def __init__(self, tensor: Tensor, chunk: Tensor) -> None:
-        step = max(chunk.numel(), 1)
-        pieces = [tensor[start : start + step] for start in range(0, tensor.numel(), step)]
-        self._pairs = [(piece, chunk[: piece.numel()]) for piece in pieces]
-        self._on_host = tensor.device.type == "cpu"
         self._compare = comparer(tensor, chunk)
-        self._sums = torch.zeros(len(pieces), dtype=torch.int64, device=tensor.device)
+        bits = _BITS[tensor.element_size()]
+        self._bits = _cut(tensor.view(bits), chunk.view(bits))
+        self._pairs = _cut(tensor, chunk) if tensor.is_floating_point() else self._bits
+        self._on_host = tensor.device.type == "cpu"
+        self._sums = torch.zeros(len(self._pairs), dtype=torch.int64, device=tensor.device)
 
     def fill(self) -> None:
         for piece, source in self._pairs:
             piece.copy_(source)
+
+    def spoil(self) -> None:
+        """Make every element wrong: the complement of what it should be, which in no dtype counts as right."""
+        for piece, wanted in self._bits:
+            torch.bitwise_not(wanted, out=piece)
 
     def count_wrong(self, scratch: Scratch, total: Tensor) -> None:
         """Add to `total` the elements (on a GPU: 4-byte words, perhaps) that differ; a GPU is not waited for."""
@@ -80,8 +98,8 @@ class Pieces:
             self._compare(total)
             return
         if self._on_host:
-            for piece, wanted in self._pairs:
-                if scratch.differ(piece, wanted):
+            for bits, (piece, wanted) in zip(self._bits, self._pairs):
+                if scratch.differ(*bits):
                     total.add_((piece != wanted).sum())
             return
         for index, (piece, wanted) in enumerate(self._pairs):
@@ -90,7 +108,10 @@ class Pieces:
         total.add_(self._sums.sum())
 
 
-_BITS = {1: torch.int8, 2: torch.int16, 4: torch.int32, 8: torch.int64}
+def _cut(tensor: Tensor, chunk: Tensor) -> list[tuple[Tensor, Tensor]]:
+    """The pieces of `tensor`, each with the part of `chunk` that belongs to it."""
+    pieces = tensor.split(max(chunk.numel(), 1)) if tensor.numel() else ()
+    return [(piece, chunk[: piece.numel()]) for piece in pieces]
 
 
 class Scratch:
@@ -100,14 +121,13 @@ class Scratch:
     """
 
     def __init__(self, numel: int, dtype: torch.dtype, device: torch.device) -> None:
-        self._bits = _BITS[dtype.itemsize]
         on_host = device.type == "cpu"
         self.mask = torch.empty(0 if on_host else numel, dtype=torch.bool, device=device)
-        self._xor = torch.empty(numel if on_host else 0, dtype=self._bits)
+        self._xor = torch.empty(numel if on_host else 0, dtype=_BITS[dtype.itemsize])
 
     def differ(self, one: Tensor, other: Tensor) -> bool:
-        """Whether two host tensors differ in any bit."""
+        """Whether two host tensors, seen as integers, differ in any bit."""
         xor = self._xor[: one.numel()]
-        torch.bitwise_xor(one.view(self._bits), other.view(self._bits), out=xor)
+        torch.bitwise_xor(one, other, out=xor)
         low, high = xor.aminmax()
         return bool(low) or bool(high)

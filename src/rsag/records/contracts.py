@@ -6,6 +6,9 @@ from dataclasses import dataclass, field
 from enum import Enum
 from typing import Literal
 
+SENTINEL = -7
+"""What an output holds before a call, so that it shows whether the call wrote it: no contract has such a sum."""
+
 
 class ContractOutcome(str, Enum):
     PASS = "pass"

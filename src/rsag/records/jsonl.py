@@ -19,7 +19,7 @@ from rsag.errors import RecordError, RsagError, RunFailedError, UsageError
 from rsag.records.codec import check_header, encode, parse_json, read_bytes
 
 SCHEMA = "rank"
-VERSION = 1
+VERSION = 2
 _FRAME = ("start", "end", "failed")
 
 

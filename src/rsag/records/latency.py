@@ -68,8 +68,9 @@ class LatencyPlan:
 
     A round's cycles are thus `warmup_cycles + 2 * blocks`, the warm-up first. `margin` is the equivalence margin as a
     ratio (0.01 is 1 %), None for no claim of equivalence. `max_rounds` is the budget: the looks of `rsag.stats.LOOKS`
-    up to it are made. `precisely`: a direction alone does not end a case, its interval must be within 2 % as well. The
-    seed of round r of case c is `round_seed(plan.seed, c, r)`.
+    up to it are made. `precisely`: a direction alone does not end a case, its interval must be within 2 % as
+    well. `claimable`: nor does a direction that would not survive Holm's correction for all of the plan's comparisons
+    (the earliest plans did not ask for it). The seed of round r of case c is `round_seed(plan.seed, c, r)`.
     """
 
     cases: tuple[Case, ...]
@@ -82,6 +83,11 @@ class LatencyPlan:
     margin: float | None
     precisely: bool
     wire_cases: tuple[Case, ...]
+    claimable: bool = False
+
+    def num_comparisons(self, role: ArmRole) -> int:
+        """Of arms of this role with the direct one, in all cases: the family that a direction must survive to stop."""
+        return len(self.cases) * sum(arm.role is role for arm in self.arms) if self.claimable else 1
 
 
 def round_seed(seed: int, case: int, round_number: int) -> int:

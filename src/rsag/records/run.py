@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from enum import Enum
-from typing import ClassVar
+from typing import ClassVar, Literal
 
 from rsag.records.plan import Backend
 
@@ -23,6 +23,14 @@ class RankInfo:
     versions: dict[str, str]
     collective_names: dict[str, str]
     environment: dict[str, str]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LaunchMark:
+    """Of which launch a rank's rows are: `id` is random, and the same on all ranks of one launch."""
+
+    kind: Literal["launch"] = "launch"
+    id: str
 
 
 class RunOutcome(str, Enum):
