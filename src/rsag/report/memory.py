@@ -38,15 +38,15 @@ def print_memory(rows: Sequence[MemoryVerdict], out: Console) -> None:
 def memory_table(rows: Sequence[MemoryVerdict]) -> Table:
     """One line per composition; where ranks differ, from the least to the most."""
     table = plain_table()
-    table.add_column("memory", min_width=19, overflow="fold")
-    for name in ("M", "steady", "measured", "peak", "measured"):
+    payloads = " and ".join(dict.fromkeys(format_bytes(row.bytes) for row in rows))
+    table.add_column(f"memory, M = {payloads}", min_width=26, overflow="fold")
+    for name in ("steady", "measured", "peak", "measured"):
         table.add_column(name, justify="right", no_wrap=True)
     table.add_column("outcome")
     for composition in dict.fromkeys(row.composition for row in rows):
         own = [row for row in rows if row.composition == composition]
         table.add_row(
             composition,
-            format_bytes(own[0].bytes),
             _span([row.predicted_steady_bytes for row in own]),
             _span([row.measured_steady_bytes for row in own]),
             _span([row.predicted_peak_bytes for row in own]),
@@ -89,9 +89,6 @@ def _outcomes(rows: Sequence[MemoryVerdict]) -> Text:
         mark, style = _MARK[outcome]
         count = f" ({outcomes.count(outcome)} of {len(rows)} ranks)" if len(set(outcomes)) > 1 else ""
         text.append(f"{', ' if text else ''}{mark} {outcome.value}{count}", style)
-    codes = dict.fromkeys(reason.code.value for row in rows for reason in row.reasons)
-    if codes:
-        text.append(f": {', '.join(codes)}", "dim")
     return text
 
 

@@ -33,17 +33,17 @@ _OUTCOME_MARK = {
 
 
 def print_verdict(verdict: Verdict, out: Console) -> None:
-    """The four meanings first, then contracts and times, last the outcome."""
+    """The four meanings first, then times, memory and contracts, last the outcome."""
     out.print(equivalence_table(verdict.equivalence))
     out.print()
-    if verdict.contracts:
-        out.print(contract_table(verdict.contracts, out.width))
-        out.print()
     if verdict.latency or verdict.wire:
         print_latency(verdict, out)
         out.print()
     if verdict.memory:
         print_memory(verdict.memory, out)
+        out.print()
+    if verdict.contracts:
+        out.print(contract_table(verdict.contracts, out.width))
         out.print()
     mark, style = _OUTCOME_MARK[verdict.outcome]
     out.print(Text(f"{mark} {verdict.outcome.value}", style=style))
