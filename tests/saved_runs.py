@@ -172,7 +172,8 @@ def write_run(
     ranks = [rank_info(index, pid=1000 * number + index, **rank) for index in range(own.world_size)]
     dump_document(own, directory / PLAN)
     dump_document(run(number, ranks=ranks), directory / RUN)
-    look = LookRow(case=0, rounds=12, stops=(None, Stop.DIRECTION, Stop.PRECISE, None), went_on=False)
+    stop = Stop.PRECISE if ratio == 1 else Stop.DIRECTION
+    look = LookRow(case=0, rounds=12, stops=(None, stop, Stop.PRECISE, None), went_on=False)
     for info in ranks:
         start = cast("dict[str, object]", encode(info))
         with RowWriter(rank_file(directory, info.rank), start=start) as writer:

@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+import dataclasses
 from pathlib import Path
 
 import pytest
 
-from rsag.compositions import COMPOSITIONS
+from rsag.compositions import COMPOSITIONS, find
 from rsag.errors import UsageError
-from rsag.plan import make_plan
+from rsag.plan import make_plan, write_plan
+from rsag.programs.document import load_programs
 from rsag.records.codec import dump_document, load_document
 from rsag.records.plan import Backend, Experiment, Plan, Planted, Prediction
+from rsag.records.rundir import PROGRAMS
 from rsag.reduction import DType, ReduceOp
 from rsag.units import MIB
 
@@ -127,3 +130,18 @@ def test_a_plan_comes_back_from_its_file(tmp_path: Path) -> None:
 def test_an_impossible_plan_is_refused(change: dict[str, float], words: str) -> None:
     with pytest.raises(UsageError, match=words):
         plan_of(**{"world_size": 4, **change})  # type: ignore[arg-type]
+
+
+def test_a_composition_with_a_multiple_of_its_own_can_be_written_down(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """One file and one line: whatever sizes it takes, plans and programs.json must find one."""
+    by_bucket = dataclasses.replace(
+        find("rs_ag_in_place"), name="by_bucket", multiple_of=lambda world_size: 2 * world_size
+    )
+    compositions = (*COMPOSITIONS, by_bucket)
+    monkeypatch.setattr("rsag.plan.make.COMPOSITIONS", compositions)
+    monkeypatch.setattr("rsag.compositions.COMPOSITIONS", compositions)
+    write_plan(make_plan(world_size=3, backend=Backend.GLOO, experiments=[Experiment.CONTRACTS]), tmp_path)
+    recorded = [one for one in load_programs(tmp_path / PROGRAMS) if one.composition == "by_bucket"]
+    assert [18, 18, 18] == [one.numel for one in recorded]

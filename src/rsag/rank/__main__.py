@@ -102,6 +102,7 @@ def _run(options: argparse.Namespace, place: Place) -> None:
         collect(options.out, place, control)
         if place.rank == 0:
             _complete(options.out, place, context, started, time.perf_counter() - began)
+            print(f"rsag.rank: {options.out} is a whole run directory; next: rsag judge {options.out}")  # noqa: T201
     dist.destroy_process_group()
 
 

@@ -64,12 +64,12 @@ Runner = Callable[[Context, Program, Tensor, Groups], Tensor]
 
 
 def _conformance_cases(context: Context, composition: Composition, run: Runner) -> Iterator[tuple[int, int, str]]:
-    n = context.world_size
+    n, own = context.world_size, composition.multiple_of(context.world_size)
     for op, dtype, sizes in (
-        (ReduceOp.SUM, DType.INT64, (0, 1, n, n + 1, 7 * n, 1003)),
-        (ReduceOp.MAX, DType.FLOAT32, (n + 1, 7 * n)),
+        (ReduceOp.SUM, DType.INT64, {0, 1, n, n + 1, 7 * n, 1003, own, 3 * own}),
+        (ReduceOp.MAX, DType.FLOAT32, {n + 1, 7 * n, 3 * own}),
     ):
-        for size in sizes:
+        for size in sorted(sizes):
             if composition.why_refused(size, n, op) is None:
                 yield _check(context, composition, size, op, dtype, run)
 
