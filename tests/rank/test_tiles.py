@@ -15,10 +15,13 @@ from rsag.compositions import find
 from rsag.interpreters import machine
 from rsag.interpreters.exact import Exact
 from rsag.programs import record_all
-from rsag.rank.bench import Arm
+from rsag.rank.bench import LARGE_PAD_BYTES, Arm, most_bytes
+from rsag.rank.compare_kernel import cut_in_vectors
+from rsag.rank.inputs import contribution, oracle
 from rsag.rank.tiles import PERIOD, Pieces, Scratch, Tiles
-from rsag.reduction import DType, Family, ReduceOp
-from rsag.units import MIB
+from rsag.records.latency import Case, Clock
+from rsag.reduction import DType, Family, ReduceOp, why_undefined
+from rsag.units import GIB, MIB
 
 CPU = torch.device("cpu")
 CHUNK = 3 * PERIOD
@@ -116,7 +119,46 @@ def test_minus_zero_is_zero() -> None:
     assert 0 == num_wrong(pieces, scratch)
 
 
+def test_a_stored_two_is_not_the_bool_that_it_looks_like() -> None:
+    tensor, pieces, scratch = made(DType.BOOL)
+    place = int(tensor.nonzero()[-1])
+    tensor.view(torch.uint8)[place] = 2
+    assert tensor[place]
+    assert 1 == num_wrong(pieces, scratch)
+
+
 REAL = [dtype for dtype in DType if dtype.family is not Family.COMPLEX]
+
+
+@pytest.mark.parametrize("dtype", REAL)
+def test_what_is_spoiled_is_wrong_in_every_element_of_every_dtype(dtype: DType) -> None:
+    _, pieces, scratch = made(dtype)
+    pieces.spoil()
+    assert NUMEL == num_wrong(pieces, scratch)
+    pieces.fill()
+    assert 0 == num_wrong(pieces, scratch)
+
+
+@pytest.mark.parametrize("world_size", [2, 3, 8, 64, 300])
+@pytest.mark.parametrize("op", list(ReduceOp))
+def test_the_input_is_not_the_result_on_any_rank(op: ReduceOp, world_size: int) -> None:
+    """In place it is all that tells a call that does nothing; at a few elements on the rank that has the maximum."""
+    for dtype in REAL:
+        if why_undefined(op, dtype) is None:
+            reduced = [value.real for value in oracle(op, dtype, world_size, PERIOD)]
+            shares = [
+                sum(contribution(op, dtype, world_size, rank, element) != reduced[element] for element in range(PERIOD))
+                / PERIOD
+                for rank in {0, 1, world_size - 1}
+            ]
+            assert min(shares) > 0, dtype
+            assert max(shares) > 0.1, dtype
+
+
+@pytest.mark.parametrize("dtype", REAL)
+@pytest.mark.parametrize("world_size", [2, 16, 64, 128, 256, 300])
+def test_a_sum_differs_from_place_to_place_on_however_many_ranks(dtype: DType, world_size: int) -> None:
+    assert len(set(map(str, oracle(ReduceOp.SUM, dtype, world_size, PERIOD)))) > 1
 
 
 @pytest.mark.parametrize("dtype", [dtype for dtype in REAL if dtype is not DType.BOOL])
@@ -209,12 +251,31 @@ def chunk_bytes(monkeypatch: pytest.MonkeyPatch) -> int:
     return 4 * MIB
 
 
+@pytest.mark.usefixtures("one_rank")
+@pytest.mark.parametrize("calls", [1, 3])
+@pytest.mark.parametrize("name", ["rs_ag_in_place", "rs_ag_naive", "all_gather"])
+def test_an_arm_keeps_no_more_than_it_is_said_to(name: str, calls: int, chunk_bytes: int) -> None:
+    arm = large_arm(name, calls)
+    program = record_all(find(name), world_size=1, numel=16 * MIB // 4, op=ReduceOp.SUM)[0]
+    case = Case(bytes=16 * MIB, dtype=DType.FLOAT32, op=ReduceOp.SUM, clock=Clock.CPU, calls=calls)
+    buffers = sum(tensor.nbytes for bound in arm.sets for tensor in bound._buffers.values())
+    assert most_bytes(case, program, CPU) == buffers + 3 * chunk_bytes + 16 * MIB
+    assert kept_bytes(arm) <= 3 * chunk_bytes + 1024
+
+
+def test_the_null_arm_keeps_its_pad_alone() -> None:
+    case = Case(bytes=GIB, dtype=DType.FLOAT32, op=ReduceOp.SUM, clock=Clock.CPU, calls=1)
+    assert LARGE_PAD_BYTES == most_bytes(case, None, CPU)
+
+
 @pytest.mark.usefixtures("one_rank", "chunk_bytes")
-def test_resetting_and_checking_allocate_nothing_but_single_numbers() -> None:
-    arm = large_arm("rs_ag_in_place", calls=2)
+@pytest.mark.parametrize("name", ["rs_ag_in_place", "rs_ag_naive"])
+def test_resetting_and_checking_allocate_nothing_but_single_numbers(name: str) -> None:
+    arm = large_arm(name, calls=2)
     arm.reset()
     with Allocated() as allocated:
         arm.reset()
+        arm.call()
         arm.check()
     assert set() == {nbytes for nbytes in allocated.nbytes if nbytes > 8}
     assert 0 == arm.num_wrong()
@@ -247,3 +308,28 @@ def test_the_parts_of_a_gather_share_one_chunk(world_size: int, monkeypatch: pyt
     parts = Tiles(ReduceOp.SUM, DType.FLOAT32, world_size, CPU).promised(program)
     assert world_size == len(parts)
     assert 128 * PERIOD * 4 < sum(chunk.nbytes for _, _, chunk in parts) <= 256 * PERIOD * 4
+
+
+# ----------------------------------------------------------------------------------------------- what the kernel takes
+
+
+@pytest.mark.parametrize(
+    ("expected", "num_bytes", "pattern_bytes", "addresses"),
+    [
+        ((64, 16), 1024, 256, (0, 512)),
+        ((16, 16), 256, 1024, (0, 512)),
+        ((2**31 - 1, 2**20), 32 * GIB - 16, 16 * MIB, (0, 0)),
+        (None, 32 * GIB, 16 * MIB, (0, 0)),  # 2^31 vectors: a C int would be negative, and nothing compared
+        (None, 64 * GIB + 1024, 16 * MIB, (0, 0)),  # 64 vectors, as a C int sees it
+        (None, 32 * GIB - 16, 32 * GIB - 16, (0, 0)),  # the last block's threads are numbered beyond
+        (None, 0, 256, (0, 0)),
+        (None, 1032, 256, (0, 0)),
+        (None, 1024, 264, (0, 0)),
+        (None, 1024, 256, (8, 0)),
+        (None, 1024, 256, (0, 4)),
+    ],
+)
+def test_the_kernel_takes_aligned_vectors_that_a_c_int_can_count(
+    expected: tuple[int, int] | None, num_bytes: int, pattern_bytes: int, addresses: tuple[int, int]
+) -> None:
+    assert expected == cut_in_vectors(num_bytes, pattern_bytes, *addresses)

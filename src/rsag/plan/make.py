@@ -48,12 +48,8 @@ def make_plan(
     if not 0 < deadline_s < math.inf:
         raise UsageError("a deadline lies ahead", got=deadline_s, expected="seconds above 0")
     dtype, op = DType.FLOAT32, ReduceOp.SUM
-    numel = PREDICTED_BYTES // dtype.itemsize // world_size * world_size
-    arms = [
-        one
-        for one in COMPOSITIONS
-        if one.why_refused(numel, world_size, op) is None and not _is_long(one, world_size, numel, op)
-    ]
+    sizes = {one.name: _predicted_numel(one, world_size, dtype) for one in COMPOSITIONS}
+    arms = [one for one in COMPOSITIONS if not _is_long(one, world_size, sizes[one.name], op)]
     return Plan(
         rsag_version=__version__,
         world_size=world_size,
@@ -63,7 +59,7 @@ def make_plan(
         experiments=tuple(experiments),
         dtype=dtype,
         arms=tuple(Arm(composition=one.name) for one in arms),
-        predictions=tuple(row for one in arms for row in _predict(one, world_size, numel, op, dtype)),
+        predictions=tuple(row for one in arms for row in _predict(one, world_size, sizes[one.name], op, dtype)),
         contracts=_plan_contracts(world_size, planted),
         latency=latency or _default_latency(experiments, world_size, backend),
         memory=memory or _default_memory(experiments, world_size, backend),
@@ -78,6 +74,12 @@ def _default_latency(experiments: Sequence[Experiment], world_size: int, backend
 
 def _default_memory(experiments: Sequence[Experiment], world_size: int, backend: Backend) -> MemoryPlan | None:
     return plan_memory(world_size=world_size, backend=backend) if Experiment.MEMORY in experiments else None
+
+
+def _predicted_numel(composition: Composition, world_size: int, dtype: DType) -> int:
+    """The chapter's payload, or the next smaller one that divides over the ranks and that the composition takes."""
+    multiple = math.lcm(composition.multiple_of(world_size), world_size)
+    return PREDICTED_BYTES // dtype.itemsize // multiple * multiple
 
 
 def _is_long(composition: Composition, world_size: int, numel: int, op: ReduceOp) -> bool:

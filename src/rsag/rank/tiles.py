@@ -110,7 +110,8 @@ class Pieces:
 
 def _cut(tensor: Tensor, chunk: Tensor) -> list[tuple[Tensor, Tensor]]:
     """The pieces of `tensor`, each with the part of `chunk` that belongs to it."""
-    pieces = tensor.split(max(chunk.numel(), 1)) if tensor.numel() else ()
+    step = max(chunk.numel(), 1)
+    pieces = [tensor[start : start + step] for start in range(0, tensor.numel(), step)]
     return [(piece, chunk[: piece.numel()]) for piece in pieces]
 
 
