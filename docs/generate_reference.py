@@ -161,12 +161,15 @@ _EXIT_CODES = {
     ExitCode.DONE: "Done. For `prove`: nothing refuted. For `run`, `judge`, `show`: the verdict is *pass*, and no "
     "condition of `--fail-on` is met. A slower or inconclusive case, or a control that differs, is no failure.",
     ExitCode.REFUTED: "Something is refuted: a proof, a contract on real ranks (verdict *fail*), a program that breaks "
-    "a rule when recorded; or `--fail-on slower` asked for it. For `prove --mutants`: a fault is not judged as named.",
+    "a rule when recorded; or `--fail-on slower` asked for it. For `prove --mutants`: a fault is not judged as named. "
+    "For `merge`: a run failed.",
     ExitCode.WRONG_USE: "The request cannot be carried out: an unknown name, an impossible size, a file that cannot be "
     "read.",
     ExitCode.NO_ANSWER: "No answer: the verdict is *invalid*, because records are missing or cut short; or "
-    "`--fail-on inconclusive` asked for one.",
-    ExitCode.RUN_FAILED: "The run itself failed: a rank died, the deadline passed, a file could not be written.",
+    "`--fail-on` asked for one, and a case was not measured, or stayed inconclusive. For `prove`: no world was "
+    "claimed.",
+    ExitCode.RUN_FAILED: "The run itself failed: a rank died, the deadline passed, a file could not be written; "
+    "or an error of rsag's own, with its traceback.",
 }
 
 

@@ -147,7 +147,7 @@ def _run_launches(plan: Plan, directory: Path, launches: int, as_json: bool) -> 
 
 
 def _gate(verdict: Verdict, gates: list[FailOn], junit_file: Path | None) -> int:
-    """The exit code: of the verdict itself, else of the first condition that it meets."""
+    """The exit code: of the verdict itself, else of the conditions that it meets."""
     from rsag.analyze.claims import fails
     from rsag.report.junit import junit
 
@@ -158,7 +158,9 @@ def _gate(verdict: Verdict, gates: list[FailOn], junit_file: Path | None) -> int
     for breach in breaches:
         click.echo(f"rsag: --fail-on: {breach.message}", err=True)
     code = exit_code(verdict.outcome.value)
-    return code if code or not breaches else breaches[0].exit_code
+    if code or not breaches:
+        return code
+    return min(breach.exit_code for breach in breaches)  # a regression that is shown goes before an answer that lacks
 
 
 def _write(path: Path, text: str) -> None:
