@@ -1,12 +1,12 @@
 """Our graph clock beside nccl-tests, run in alternation on the same NCCL library: do we measure what they measure?
 
-Promise: medians of AllReduce, ReduceScatter and AllGather from 16 MiB up within 3 % of nccl-tests' (AllGather: or within
-nccl-tests' own spread over its runs, whichever is larger); below that the two ranges overlap. The eager clock is printed
-beside, without a promise.
+Promise: medians of AllReduce, ReduceScatter and AllGather from 16 MiB up within 3 % of nccl-tests' (AllGather: or
+within nccl-tests' own spread over its runs, whichever is larger); below that the two ranges overlap. The eager clock is
+printed beside, without a promise.
 
-Both run with NCCL_GRAPH_REGISTER=0: nccl-tests' graphs would otherwise register their buffers, which torch's do not, and
-AllGather over registered buffers is 15 to 25 % faster. torch's AllReduce is in place, so it is set beside nccl-tests'
-in-place column; the other two are out of place.
+Both run with NCCL_GRAPH_REGISTER=0: nccl-tests' graphs would otherwise register their buffers, which torch's do not,
+and AllGather over registered buffers is 15 to 25 % faster. torch's AllReduce is in place, so it is set beside
+nccl-tests' in-place column; the other two are out of place.
 
     python benchmarks/fidelity.py --nccl-tests DIR_WITH_BINARIES [--runs 5] [--json FILE]
 """

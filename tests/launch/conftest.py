@@ -6,9 +6,9 @@ import os
 from pathlib import Path
 
 import pytest
-from launching import Launch
 
 import rsag
+from launching import Launch
 from rsag.launch import LaunchReport, OnEvent, run_ranks
 
 PATH = os.pathsep.join([str(Path(rsag.__file__).parents[1]), str(Path(__file__).parent)])

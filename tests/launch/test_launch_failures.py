@@ -8,8 +8,8 @@ import time
 from pathlib import Path
 
 import pytest
-from launching import Launch, is_alive, parent_of, wait_until
 
+from launching import Launch, is_alive, parent_of, wait_until
 from rsag.errors import ExitCode, RunFailedError
 from rsag.launch import ForkServer, LaunchReport, Outcome, RankDeath, RankStart, failure, run_ranks
 

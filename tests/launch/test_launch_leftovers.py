@@ -12,8 +12,8 @@ from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
-from launching import Launch, all_listening_ports, is_alive, listening_ports, living_members, wait_until
 
+from launching import Launch, all_listening_ports, is_alive, listening_ports, living_members, wait_until
 from rsag.launch import Outcome, run_ranks
 
 SHM = Path("/dev/shm")

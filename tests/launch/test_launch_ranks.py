@@ -7,8 +7,8 @@ import os
 from pathlib import Path
 
 import pytest
-from launching import Launch
 
+from launching import Launch
 from rsag.errors import UsageError
 from rsag.launch import ForkServer, Outcome, RankDeath, RankStart, run_ranks
 
