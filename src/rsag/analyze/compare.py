@@ -9,10 +9,8 @@ from rsag.analyze.mixed import differences, in_words
 from rsag.errors import UsageError
 from rsag.records.compare import CompareRow, Comparison, ContractChange, RatioChange, Side
 from rsag.records.contracts import ContractOutcome
-from rsag.records.latency import ArmRole, LatencyRow, TimeOutcome
+from rsag.records.latency import LatencyRow, TimeOutcome
 from rsag.records.verdict import Verdict
-
-COMPARED = (ArmRole.CANDIDATE, ArmRole.CONTROL)
 
 
 def compare(a: JudgedRun, b: JudgedRun, *, allow_mixed: bool = False) -> Comparison:
@@ -44,7 +42,7 @@ def compare(a: JudgedRun, b: JudgedRun, *, allow_mixed: bool = False) -> Compari
 def _row(a: LatencyRow | None, b: LatencyRow | None) -> CompareRow:
     some = a or b
     assert some is not None
-    change, why = _ratio_change(a, b) if some.role in COMPARED else (None, "")
+    change, why = _ratio_change(a, b) if some.role.is_compared else (None, "")
     return CompareRow(
         case=case_of(some),
         arm=arm_of(some),

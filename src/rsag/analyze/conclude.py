@@ -8,10 +8,8 @@ from dataclasses import dataclass
 
 from rsag.analyze.describe import chapter_ratio, describe
 from rsag.analyze.samples import Samples
-from rsag.records.latency import ArmRole, Gate, LatencyPlan, LookRow, Reason, ReasonCode, TimeOutcome
-from rsag.stats import ERROR, LOOKS, Decision, Stop, decide, holm, p_at_look
-
-COMPARED = (ArmRole.CANDIDATE, ArmRole.CONTROL)
+from rsag.records.latency import ArmRole, Gate, LatencyPlan, LookRow, Reason, ReasonCode, TimeOutcome, decide_arm
+from rsag.stats import ERROR, LOOKS, Decision, Stop, holm, p_at_look
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -35,8 +33,8 @@ def conclude(
 
     `controls` are what `unlike_themselves` found in this case.
     """
-    direct = direct_arm(plan)
-    values = [samples.values(direct, index) if arm.role in COMPARED else None for index, arm in enumerate(plan.arms)]
+    direct = plan.direct
+    values = [samples.values(direct, index) if arm.role.is_compared else None for index, arm in enumerate(plan.arms)]
     against_all = [
         *_unlike_the_ranks(plan, values, samples.num_rounds, looks),
         *_direct_arm_wrong(plan, samples),
@@ -47,7 +45,7 @@ def conclude(
         if own is None:
             conclusions.append(Conclusion())
             continue
-        decision = decide_again(plan, plan.arms[index].role, own)
+        decision = decide_arm(plan, plan.arms[index].role, own)
         against = (*against_all, *_wrong(plan, samples, index))
         if against:
             reasons = tuple(dict.fromkeys(against))
@@ -57,17 +55,6 @@ def conclude(
         else:
             conclusions.append(_by_rounds(own, decision))
     return conclusions
-
-
-def direct_arm(plan: LatencyPlan) -> int:
-    """The index of the arm that all others are compared with."""
-    return next(index for index, arm in enumerate(plan.arms) if arm.role is ArmRole.DIRECT)
-
-
-def decide_again(plan: LatencyPlan, role: ArmRole, values: Sequence[float]) -> Decision:
-    """The decision that the ranks came to on the same rounds of an arm of this role."""
-    margin = None if plan.margin is None else math.log1p(plan.margin)
-    return decide(values, margin, precisely=plan.precisely, family=plan.num_comparisons(role))
 
 
 # -------------------------------------------------------------------------------------------------------- the controls
@@ -82,13 +69,13 @@ def unlike_themselves(plan: LatencyPlan, cases: Sequence[Samples | None]) -> lis
     if plan.gate is not Gate.ROUNDS:
         return reasons
     controls = [
-        (number, arm, samples.values(direct_arm(plan), index))
+        (number, arm, samples.values(plan.direct, index))
         for number, samples in enumerate(cases)
         if samples is not None
         for index, arm in enumerate(plan.arms)
         if arm.role is ArmRole.CONTROL
     ]
-    decisions = [decide_again(plan, arm.role, values) for _, arm, values in controls]
+    decisions = [decide_arm(plan, arm.role, values) for _, arm, values in controls]
     adjusted = holm([p_at_look(values[: made.rounds]) for (*_, values), made in zip(controls, decisions)])
     for (number, arm, _), made, p in zip(controls, decisions, adjusted):
         if p <= ERROR and _outcome(made) in (TimeOutcome.SLOWER, TimeOutcome.FASTER):
@@ -166,7 +153,7 @@ def _unlike_the_ranks(plan: LatencyPlan, values: Values, num_rounds: int, looks:
             yield Reason(code=ReasonCode.NO_RECORDS, message=message)
             continue
         stops = tuple(
-            None if own is None else decide_again(plan, arm.role, own[: row.rounds]).stop
+            None if own is None else decide_arm(plan, arm.role, own[: row.rounds]).stop
             for arm, own in zip(plan.arms, values)
         )
         if stops != row.stops:

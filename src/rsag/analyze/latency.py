@@ -11,7 +11,7 @@ from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from rsag.analyze.conclude import COMPARED, Conclusion, conclude, direct_arm, unlike_themselves
+from rsag.analyze.conclude import Conclusion, conclude, unlike_themselves
 from rsag.analyze.describe import chapter_ratio, describe, payload_gbps, ring_gbps
 from rsag.analyze.diagnose import diagnose
 from rsag.analyze.samples import Samples, find_flaw, merge, orders_of
@@ -105,7 +105,7 @@ def _not_measured(recorded: _CaseRecords) -> Reason:
 
 
 def _all_alike(timing: LatencyPlan, outcome: TimeOutcome, reason: Reason) -> list[Conclusion]:
-    return [Conclusion(outcome=outcome if arm.role in COMPARED else None, reasons=(reason,)) for arm in timing.arms]
+    return [Conclusion(outcome=outcome if arm.role.is_compared else None, reasons=(reason,)) for arm in timing.arms]
 
 
 def _with(conclusion: Conclusion, reason: Reason) -> Conclusion:
@@ -157,7 +157,7 @@ def _row(
         predicted=predict(plan, arm.composition, 0, case.bytes),
         reasons=(*conclusion.reasons, *known),
     )
-    return row if samples is None else _described(row, samples, index, direct_arm(timing), plan.world_size)
+    return row if samples is None else _described(row, samples, index, timing.direct, plan.world_size)
 
 
 def _described(row: LatencyRow, samples: Samples, index: int, direct: int, world_size: int) -> LatencyRow:
@@ -165,7 +165,7 @@ def _described(row: LatencyRow, samples: Samples, index: int, direct: int, world
     maxima, minima = samples.maxima[index], samples.minima[index]
     summary = describe(maxima)
     is_null = row.role is ArmRole.NULL
-    is_valid = row.role in COMPARED and row.outcome is not TimeOutcome.INVALID
+    is_valid = row.role.is_compared and row.outcome is not TimeOutcome.INVALID
     moved_bytes = 0 if is_null else row.bytes
     odd = () if is_null else diagnose(maxima, minima, samples.positions[index])
     return dataclasses.replace(

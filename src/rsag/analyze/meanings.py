@@ -92,7 +92,7 @@ def _timed(plan: Plan, rounds: Iterable[RoundRow]) -> _Found | None:
 
 def judge_steps(plan: Plan, wire: Sequence[WireVerdict]) -> Equivalence:
     """From the ledger, what both ways are predicted to take on a ring; then what the wire's counters say of it."""
-    direct, decomposed = _prediction(plan, DIRECT), _prediction(plan, DECOMPOSED)
+    direct, decomposed = plan.prediction(DIRECT, rank=0), plan.prediction(DECOMPOSED, rank=0)
     if direct is None or decomposed is None:
         return not_examined(Meaning.STEPS, f"the plan predicts nothing for {DIRECT} and {DECOMPOSED}")
     same = (direct.steps, direct.sent_bytes) == (decomposed.steps, decomposed.sent_bytes)
@@ -138,10 +138,6 @@ def _counted(plan: Plan, wire: Sequence[WireVerdict]) -> _Found | None:
 
 def _multiple(row: WireVerdict) -> str:
     return f"{(row.measured_bytes or 0) / row.bytes:.2f}"
-
-
-def _prediction(plan: Plan, composition: str) -> Prediction | None:
-    return next((row for row in plan.predictions if row.composition == composition and row.rank == 0), None)
 
 
 def _payloads(prediction: Prediction, plan: Plan) -> str:

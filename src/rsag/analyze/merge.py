@@ -26,7 +26,6 @@ ERROR = 0.05
 MIN_LAUNCHES = 6
 """2/2^6 = 3.1 %: the fewest whose most extreme sign pattern is rarer than 5 %."""
 
-COMPARED = (ArmRole.CANDIDATE, ArmRole.CONTROL)
 DIRECTIONS = (TimeOutcome.FASTER, TimeOutcome.SLOWER)
 
 
@@ -39,7 +38,7 @@ def merge(runs: Sequence[JudgedRun]) -> Merge:
     _require_launches(runs)
     tables = [by_arm(run.verdict.latency) for run in runs]
     timing = runs[0].plan.latency
-    margin = None if timing is None or timing.margin is None else math.log1p(timing.margin)
+    margin = None if timing is None else timing.log_margin
     merged = {key: _row([(run.directory, table[key]) for run, table in zip(runs, tables)], margin) for key in tables[0]}
     rows = _with_adjusted_p(_unless_control_differs(merged))
     return Merge(runs=tuple(run.source for run in runs), rows=rows, sentence=_sentence(rows))
@@ -90,13 +89,13 @@ def _row(rows: Sequence[tuple[str, LatencyRow]], margin: float | None) -> MergeR
         else None,
         interval=(math.exp(found.low), math.exp(found.high)) if found is not None and outcome is not None else None,
         adjusted_p=None,
-        reasons=tuple(_reasons(first.role, launches, found, outcome)) if first.role in COMPARED else (),
+        reasons=tuple(_reasons(first.role, launches, found, outcome)) if first.role.is_compared else (),
     )
 
 
 def _launch(directory: str, row: LatencyRow) -> LaunchRow:
-    left_out = _why_left_out(row) if row.role in COMPARED else ""
-    counts = row.role in COMPARED and not left_out
+    left_out = _why_left_out(row) if row.role.is_compared else ""
+    counts = row.role.is_compared and not left_out
     return LaunchRow(
         directory=directory,
         median_us=row.median_us,

@@ -63,7 +63,7 @@ def judge_wire(
 
 def predict(plan: Plan, composition: str, rank: int, payload_bytes: int) -> PredictedCost | None:
     """The plan's prediction, scaled from the payload that it was made for; None where it predicts nothing."""
-    row = _prediction(plan, composition, rank)
+    row = plan.prediction(composition, rank)
     if row is None:
         return None
     return PredictedCost(steps=row.steps, sent_bytes=row.sent_bytes * payload_bytes / _payload_bytes(plan, row))
@@ -81,11 +81,6 @@ def bytes_differ(plan: Plan, one: WireVerdict, other: WireVerdict) -> bool:
         allowances.append(HEADER_BYTES_PER_STEP * steps if plan.backend is Backend.GLOO else LINK_BYTES_PER_CALL)
     few, many = sorted(row.measured_bytes or 0.0 for row in (one, other))
     return not _is_near(many, few, max(allowances))
-
-
-def _prediction(plan: Plan, composition: str, rank: int) -> Prediction | None:
-    rows = (row for row in plan.predictions if row.composition == composition and row.rank == rank)
-    return next(rows, None)
 
 
 def _payload_bytes(plan: Plan, row: Prediction) -> int:
@@ -164,5 +159,5 @@ def _multiples(case: Case, cost: PredictedCost, sent_bytes: float) -> str:
 
 
 def _scatters(plan: Plan, composition: str) -> bool:
-    row = _prediction(plan, composition, 0)
+    row = plan.prediction(composition, rank=0)
     return row is not None and Kind.REDUCE_SCATTER.value in row.calls

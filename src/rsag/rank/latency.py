@@ -27,9 +27,10 @@ from rsag.records.latency import (
     LookRow,
     RoundRow,
     cycle_order,
+    decide_arm,
     round_seed,
 )
-from rsag.stats import LOOKS, Decision, decide, round_value
+from rsag.stats import LOOKS, Decision, round_value
 
 MEMORY_SHARE = 0.8
 
@@ -141,16 +142,13 @@ def _look(context: Context, plan: LatencyPlan, index: int, merged: Sequence[Sequ
 
 def decide_arms(plan: LatencyPlan, merged: Sequence[Sequence[Sequence[int]]]) -> list[Decision | None]:
     """Each arm's decision against the direct one, from the rounds so far; None for an arm that is not compared."""
-    direct = next(arm for arm, one in enumerate(plan.arms) if one.role is ArmRole.DIRECT)
-    margin = None if plan.margin is None else math.log1p(plan.margin)
     decisions: list[Decision | None] = []
     for arm, one in enumerate(plan.arms):
-        if one.role not in (ArmRole.CANDIDATE, ArmRole.CONTROL):
+        if not one.role.is_compared:
             decisions.append(None)
             continue
-        values = [round_value(row[direct][plan.warmup_cycles :], row[arm][plan.warmup_cycles :]) for row in merged]
-        family = plan.num_comparisons(one.role)
-        decisions.append(decide(values, margin, precisely=plan.precisely, family=family))
+        values = [round_value(row[plan.direct][plan.warmup_cycles :], row[arm][plan.warmup_cycles :]) for row in merged]
+        decisions.append(decide_arm(plan, one.role, values))
     return decisions
 
 

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import math
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from enum import Enum
 from typing import Literal
 
 from rsag.reduction import DType, ReduceOp
-from rsag.stats import Stop, balanced_order
+from rsag.stats import Decision, Stop, balanced_order, decide
 
 
 class Clock(str, Enum):
@@ -39,6 +41,11 @@ class ArmRole(str, Enum):
     CANDIDATE = "candidate"
     CONTROL = "control"  # the direct arm a second time: a difference there is the harness's
     NULL = "null"  # an empty call or graph: the clock's own cost
+
+    @property
+    def is_compared(self) -> bool:
+        """Whether its times are set against the direct arm's."""
+        return self in (ArmRole.CANDIDATE, ArmRole.CONTROL)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -85,9 +92,24 @@ class LatencyPlan:
     wire_cases: tuple[Case, ...]
     claimable: bool = False
 
+    @property
+    def direct(self) -> int:
+        """The index of the arm that all others are compared with."""
+        return next(index for index, arm in enumerate(self.arms) if arm.role is ArmRole.DIRECT)
+
+    @property
+    def log_margin(self) -> float | None:
+        """`margin` as a log-ratio."""
+        return None if self.margin is None else math.log1p(self.margin)
+
     def num_comparisons(self, role: ArmRole) -> int:
         """Of arms of this role with the direct one, in all cases: the family that a direction must survive to stop."""
         return len(self.cases) * sum(arm.role is role for arm in self.arms) if self.claimable else 1
+
+
+def decide_arm(plan: LatencyPlan, role: ArmRole, values: Sequence[float]) -> Decision:
+    """What the values of some rounds decide about an arm of this role: for ranks and judge alike."""
+    return decide(values, plan.log_margin, precisely=plan.precisely, family=plan.num_comparisons(role))
 
 
 def round_seed(seed: int, case: int, round_number: int) -> int:

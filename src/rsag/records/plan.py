@@ -106,3 +106,8 @@ class Plan:
     contracts: ContractsPlan
     latency: LatencyPlan | None = None
     memory: MemoryPlan | None = None
+
+    def prediction(self, composition: str, rank: int) -> Prediction | None:
+        """What is predicted of one rank in one composition, where the ledger was asked."""
+        rows = (row for row in self.predictions if row.composition == composition and row.rank == rank)
+        return next(rows, None)

@@ -10,19 +10,14 @@ from rich.text import Text
 
 from rsag.records.latency import ArmRole, LatencyRow, PredictionOutcome, Reason, ReasonCode, TimeOutcome, WireVerdict
 from rsag.records.verdict import Verdict
+from rsag.report.answers import STYLE
+from rsag.report.names import arm_name, case_heading, kind_name
 from rsag.report.tables import MARKS, plain_table
 from rsag.units import format_bytes
 
 WIDE = 130
 """From so many columns on, an interval has room beside its ratio, and the rarer figures are shown."""
 
-_STYLE = {
-    TimeOutcome.FASTER: "green",
-    TimeOutcome.SLOWER: "yellow",
-    TimeOutcome.EQUIVALENT: "green",
-    TimeOutcome.INCONCLUSIVE: "dim",
-    TimeOutcome.INVALID: "bold red",
-}
 _WIRE_MARK = {
     PredictionOutcome.AGREES: MARKS["good"],
     PredictionOutcome.DIFFERS: MARKS["bad"],
@@ -36,7 +31,7 @@ def print_latency(verdict: Verdict, out: Console) -> None:
     """Times case by case, wire bytes, the sentence that holds for all of it, and each reason once."""
     if verdict.latency:
         out.print(latency_table(verdict.latency, out.width))
-        kinds = dict.fromkeys(f"{row.dtype.value} {row.op.value}" for row in verdict.latency)
+        kinds = dict.fromkeys(kind_name(row) for row in verdict.latency)
         out.print(
             f"{', '.join(kinds)}; times in us, maxima over ranks; every interval holds in this launch", style="dim"
         )
@@ -61,24 +56,18 @@ def latency_table(rows: Sequence[LatencyRow], width: int) -> Table:
         table.add_column(name, justify="right", no_wrap=True)
     table.add_column("against direct", width=None if wide else 14, no_wrap=wide)
     table.add_column("CV rule", min_width=8, no_wrap=True)
-    alike = len({(row.dtype, row.op) for row in rows}) == 1
     case = None
     for row in rows:
-        if _case(row, alike=alike) != case:
-            case = _case(row, alike=alike)
+        heading = case_heading(row, among=rows)
+        if heading != case:
+            case = heading
             table.add_row(Text(case, style="bold"))
         table.add_row(*_cells(row, wide=wide))
     return table
 
 
-def _case(row: LatencyRow, *, alike: bool) -> str:
-    """The heading of a case, without what all cases share."""
-    kind = "" if alike else f" {row.dtype.value} {row.op.value}"
-    return f"{format_bytes(row.bytes)}{kind}, {row.clock.value} x{row.calls}"
-
-
 def _cells(row: LatencyRow, *, wide: bool) -> Iterable[str | Text]:
-    yield f" {_name(row)}"
+    yield f" {arm_name(row)}"
     yield _number(row.median_us, 1)
     yield _number(row.p95_us, 1)
     if wide:
@@ -93,15 +82,6 @@ def _cells(row: LatencyRow, *, wide: bool) -> Iterable[str | Text]:
     yield _chapter(row)
 
 
-def _name(row: LatencyRow) -> str:
-    if row.role is ArmRole.NULL:
-        return "(empty)"
-    extras = [row.buffers] if row.buffers != "plain" else []
-    extras += [f"{key}={value}" for key, value in row.settings.items()]
-    extras += ["again"] if row.role is ArmRole.CONTROL else []
-    return f"{row.composition} ({', '.join(extras)})" if extras else row.composition
-
-
 def _number(value: float | None, digits: int) -> str:
     return NOTHING if value is None else f"{value:.{digits}f}"
 
@@ -110,9 +90,9 @@ def _answer(row: LatencyRow, *, wide: bool) -> Text:
     """The ratio and its interval; without a ratio the word, and the interval as what is known all the same."""
     if row.outcome is None:
         return Text("" if row.role is ArmRole.NULL else "reference", style="dim")
-    text = Text(row.outcome.value, style=_STYLE[row.outcome])
+    text = Text(row.outcome.value, style=STYLE[row.outcome])
     if row.ratio is not None:
-        text = Text(f"{row.ratio:.3f}x {row.outcome.value}", style=_STYLE[row.outcome])
+        text = Text(f"{row.ratio:.3f}x {row.outcome.value}", style=STYLE[row.outcome])
     if row.interval is not None:
         low, high = row.interval
         text.append(f"{' ' if wide else chr(10)}[{low:.3f}, {high:.3f}]", "dim")
@@ -120,7 +100,7 @@ def _answer(row: LatencyRow, *, wide: bool) -> Text:
 
 
 def _chapter(row: LatencyRow) -> str:
-    if row.role not in (ArmRole.CANDIDATE, ArmRole.CONTROL):
+    if not row.role.is_compared:
         return ""
     if row.median_us is None or row.outcome is TimeOutcome.INVALID:
         return NOTHING
@@ -181,7 +161,7 @@ def reason_lines(latency: Sequence[LatencyRow], wire: Sequence[WireVerdict]) -> 
     for row in latency:
         # That a control shows nothing is how it should be, and asks for no explanation.
         reasons = [one for one in row.reasons if row.role is not ArmRole.CONTROL or one.code not in _NO_ANSWER]
-        note(reasons, f"{_name(row)} at {format_bytes(row.bytes)} ({row.clock.value} x{row.calls})")
+        note(reasons, f"{arm_name(row)} at {format_bytes(row.bytes)} ({row.clock.value} x{row.calls})")
     for one in wire:
         note(one.reasons, f"the wire of {one.composition} at {format_bytes(one.bytes)}")
     lines = []
