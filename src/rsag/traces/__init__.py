@@ -1,0 +1,1 @@
+"""Foreign files to our events: one file for each format, with `sniff` and `read`."""
