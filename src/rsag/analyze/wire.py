@@ -99,7 +99,8 @@ def _judge(
         outcome, reasons = _on_gloo(plan, case, cost, row.sent_bytes, scatters=_scatters(plan, composition))
     else:
         logged = () if protocols is None else protocols.of(case.bytes, composition)
-        outcome, reasons = _on_nccl(case, cost, row.sent_bytes, {choice.protocol for choice in logged})
+        named = {choice.protocol or f"the symmetric kernel {choice.symmetric_kernel}" for choice in logged}
+        outcome, reasons = _on_nccl(case, cost, row.sent_bytes, named)
     return WireVerdict(
         composition=composition,
         rank=rank,
