@@ -12,6 +12,7 @@ from rsag.records.latency import (
     PredictionOutcome,
     Reason,
     ReasonCode,
+    TimedArm,
     WireRow,
     WireVerdict,
 )
@@ -55,7 +56,7 @@ def judge_wire(
         return ()
     rows = [(row.case, row.arm, rank, row) for rank, own in records.items() for row in own]
     return tuple(
-        _judge(plan, timing.wire_cases[case], timing.arms[arm].composition, rank, row, protocols)
+        _judge(plan, timing.wire_cases[case], timing.arms[arm], rank, row, protocols)
         for case, arm, rank, row in sorted(rows, key=lambda found: found[:3])
         if timing.arms[arm].role in (ArmRole.DIRECT, ArmRole.CANDIDATE)
     )
@@ -87,9 +88,8 @@ def _payload_bytes(plan: Plan, row: Prediction) -> int:
     return row.numel * plan.dtype.itemsize
 
 
-def _judge(
-    plan: Plan, case: Case, composition: str, rank: int, row: WireRow, protocols: Protocols | None
-) -> WireVerdict:
+def _judge(plan: Plan, case: Case, arm: TimedArm, rank: int, row: WireRow, protocols: Protocols | None) -> WireVerdict:
+    composition = arm.composition
     cost = predict(plan, composition, rank, case.bytes)
     if row.sent_bytes is None:
         outcome, reasons = _cannot_tell(ReasonCode.NOT_MEASURED, row.reason or "no counter, and no word why")
@@ -98,10 +98,11 @@ def _judge(
     elif plan.backend is Backend.GLOO:
         outcome, reasons = _on_gloo(plan, case, cost, row.sent_bytes, scatters=_scatters(plan, composition))
     else:
-        logged = () if protocols is None else protocols.of(case.bytes, composition)
+        logged = () if protocols is None else protocols.of(case.bytes, arm)
         outcome, reasons = _on_nccl(case, cost, row.sent_bytes, {choice.protocol for choice in logged})
     return WireVerdict(
         composition=composition,
+        buffers=arm.buffers,
         rank=rank,
         bytes=case.bytes,
         predicted_bytes=None if cost is None else cost.sent_bytes,

@@ -34,9 +34,8 @@ def observe_protocols(context: Context, environment: Mapping[str, str] = os.envi
         for arm, programs in enumerate(case_programs(context, plan, case)):
             if programs is None or plan.arms[arm].role is ArmRole.CONTROL:
                 continue
-            with Groups(programs) as groups:
-                dtype = getattr(torch, case.dtype.value)
-                bound = Arm(programs[context.rank], groups, tiles, dtype, context.device, 1)
+            mine, kind = programs[context.rank], plan.arms[arm].buffers
+            with Groups(programs) as groups, Arm(mine, groups, tiles, case, context.device, buffers=kind) as bound:
                 bound.call()  # the first call also makes what it needs
                 torch.cuda.synchronize()
                 dist.barrier(group=context.control)
@@ -47,4 +46,5 @@ def observe_protocols(context: Context, environment: Mapping[str, str] = os.envi
             if context.rank == 0:
                 lines = log.read_bytes()[read:].decode(errors="replace").splitlines() if log.exists() else []
                 choices = tuple(choice for choice in map(Choice.parse, lines) if choice is not None)
-                context.write(ProtocolRow(bytes=case.bytes, composition=plan.arms[arm].composition, choices=choices))
+                name = plan.arms[arm].composition
+                context.write(ProtocolRow(bytes=case.bytes, composition=name, buffers=kind, choices=choices))

@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from enum import Enum
 from typing import ClassVar
 
-from rsag.records.latency import LatencyPlan
+from rsag.records.latency import Buffers, LatencyPlan
 from rsag.records.memory import MemoryPlan
 from rsag.reduction import DType, ReduceOp
 
@@ -14,12 +14,6 @@ from rsag.reduction import DType, ReduceOp
 class Backend(str, Enum):
     GLOO = "gloo"
     NCCL = "nccl"
-
-
-class Buffers(str, Enum):
-    """The kind of memory that an arm's tensors lie in."""
-
-    PLAIN = "plain"
 
 
 class Experiment(str, Enum):

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass
-from typing import ClassVar, Literal
+from typing import ClassVar, Literal, Protocol
+
+from rsag.records.latency import Buffers
 
 _TUNING = re.compile(
     r"(?P<function>\w+): (?P<bytes>\d+) Bytes -> Algo (?P<algorithm>\w+) proto (?P<protocol>\w+)"
@@ -47,7 +49,17 @@ class ProtocolRow:
     kind: Literal["protocol"] = "protocol"
     bytes: int
     composition: str
+    buffers: Buffers = Buffers.PLAIN
     choices: tuple[Choice, ...]
+
+
+class _Arm(Protocol):
+    """A TimedArm, or a row about one."""
+
+    @property
+    def composition(self) -> str: ...
+    @property
+    def buffers(self) -> Buffers: ...
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -57,6 +69,7 @@ class Protocols:
 
     rows: tuple[ProtocolRow, ...]
 
-    def of(self, payload: int, composition: str) -> tuple[Choice, ...]:
-        """What was chosen, or nothing where it was not looked at."""
-        return next((row.choices for row in self.rows if (row.bytes, row.composition) == (payload, composition)), ())
+    def of(self, payload: int, arm: _Arm) -> tuple[Choice, ...]:
+        """What was chosen for this arm, or nothing where it was not looked at."""
+        asked = (payload, arm.composition, arm.buffers)
+        return next((row.choices for row in self.rows if (row.bytes, row.composition, row.buffers) == asked), ())
