@@ -23,8 +23,8 @@ def _with(row: LatencyRow, own: Sequence[Choice], direct: Sequence[Choice]) -> L
     return dataclasses.replace(row, protocols=tuple(map(str, own)), reasons=reasons)
 
 
-def _kinds(choices: Sequence[Choice]) -> set[tuple[str, str]]:
-    return {(choice.algorithm, choice.protocol) for choice in choices}
+def _kinds(choices: Sequence[Choice]) -> set[tuple[str, ...]]:
+    return {choice.how for choice in choices}
 
 
 def _say(choices: Sequence[Choice]) -> str:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Set
+from collections.abc import Iterable, Mapping, Sequence
 
 from rsag.collectives import Kind
 from rsag.records.latency import (
@@ -17,7 +17,7 @@ from rsag.records.latency import (
     WireVerdict,
 )
 from rsag.records.plan import Backend, Plan, Prediction
-from rsag.records.protocol import Protocols
+from rsag.records.protocol import Choice, Protocols
 
 TOLERANCE = 0.01
 
@@ -99,7 +99,7 @@ def _judge(plan: Plan, case: Case, arm: TimedArm, rank: int, row: WireRow, proto
         outcome, reasons = _on_gloo(plan, case, cost, row.sent_bytes, scatters=_scatters(plan, composition))
     else:
         logged = () if protocols is None else protocols.of(case.bytes, arm)
-        outcome, reasons = _on_nccl(case, cost, row.sent_bytes, {choice.protocol for choice in logged})
+        outcome, reasons = _on_nccl(case, cost, row.sent_bytes, logged)
     return WireVerdict(
         composition=composition,
         buffers=arm.buffers,
@@ -134,12 +134,19 @@ def _on_gloo(plan: Plan, case: Case, cost: PredictedCost, sent_bytes: float, *, 
     return _differs(case, cost, sent_bytes)
 
 
-def _on_nccl(case: Case, cost: PredictedCost, sent_bytes: float, logged: Set[str]) -> _Judgement:
-    """`logged` are the protocols that NCCL says it took, none where it was not asked."""
+def _on_nccl(case: Case, cost: PredictedCost, sent_bytes: float, logged: Sequence[Choice]) -> _Judgement:
+    """`logged` is what NCCL says it took, nothing where it was not asked."""
+    kernels = {choice.symmetric_kernel for choice in logged if choice.symmetric_kernel is not None}
+    if kernels:  # of a method of their own, which no protocol's factor speaks of
+        if _is_near(sent_bytes, cost.sent_bytes, LINK_BYTES_PER_CALL):
+            return PredictionOutcome.AGREES, ()
+        message = f"{_multiples(case, cost, sent_bytes)} on a ring, by the symmetric {' and '.join(sorted(kernels))}"
+        return PredictionOutcome.DIFFERS, (Reason(code=ReasonCode.BYTES_DIFFER, message=message),)
+    protocols = {choice.protocol for choice in logged if choice.protocol is not None}
     for factor, protocol, code, message in _FACTORS:
         if _is_near(sent_bytes, factor * cost.sent_bytes, LINK_BYTES_PER_CALL):
-            if logged and logged != {protocol}:
-                message = f"{message}, and NCCL's own log says {' and '.join(sorted(logged))}"
+            if protocols and protocols != {protocol}:
+                message = f"{message}, and NCCL's own log says {' and '.join(sorted(protocols))}"
                 return PredictionOutcome.DIFFERS, (Reason(code=ReasonCode.BYTES_DIFFER, message=message),)
             reasons = () if code is None else (Reason(code=code, message=message),)
             return PredictionOutcome.AGREES, reasons

@@ -8,38 +8,72 @@ from typing import ClassVar, Literal, Protocol
 
 from rsag.records.latency import Buffers
 
+# 2.20 to 2.22 name neither function nor channels; up to 2.23 algorithm and protocol are numbers; then names, channels.
 _TUNING = re.compile(
-    r"(?P<function>\w+): (?P<bytes>\d+) Bytes -> Algo (?P<algorithm>\w+) proto (?P<protocol>\w+)"
-    r" channel\{Lo\.\.Hi\}=\{(?P<low>\d+)\.\.(?P<high>\d+)\}"
+    r"(?:(?P<function>\w+): )?(?P<bytes>\d{1,19}) Bytes -> "
+    r"Algo (?P<algorithm>\w{1,32}) proto (?P<protocol>\w{1,32})"
+    r"(?: channel\{Lo\.\.Hi\}=\{(?P<low>\d{1,9})\.\.(?P<high>\d{1,9})\}| time )"
 )
+_SYMMETRIC = re.compile(
+    r"(?P<function>\w+) \[Symmetric\]: (?P<bytes>\d{1,19}) Bytes -> "
+    r"Kernel (?P<kernel>\w+) nchannels (?P<channels>\d{1,9})\b"
+)
+_ALGORITHMS = ("TREE", "RING", "COLLNET_DIRECT", "COLLNET_CHAIN", "NVLS", "NVLS_TREE", "PAT")
+_PROTOCOLS = ("LL", "LL128", "SIMPLE")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Choice:
-    """One call as NCCL planned it. `bytes` is NCCL's own: of ReduceScatter and AllGather one rank's shard."""
+    """One call as NCCL planned it. `bytes` is NCCL's own: of ReduceScatter and AllGather one rank's shard.
 
-    function: str
+    A symmetric kernel has neither algorithm nor protocol. NCCL before 2.24 does not say the channels, before 2.23 not
+    the function.
+    """
+
+    function: str | None
     bytes: int
-    algorithm: str
-    protocol: str
-    channels: int
+    algorithm: str | None
+    protocol: str | None
+    channels: int | None
+    symmetric_kernel: str | None = None
 
     @classmethod
     def parse(cls, line: str) -> Choice | None:
-        """From a line of NCCL_DEBUG_SUBSYS=TUNING as NCCL 2.24 to 2.30 write it; None for any other line."""
+        """From a line of NCCL_DEBUG_SUBSYS=TUNING as NCCL 2.20 to 2.30 write it; None for any other line."""
         found = _TUNING.search(line)
-        if found is None:
-            return None
-        return cls(
-            function=found["function"],
-            bytes=int(found["bytes"]),
-            algorithm=found["algorithm"],
-            protocol=found["protocol"],
-            channels=int(found["high"]) - int(found["low"]) + 1,
-        )
+        if found is not None:
+            return cls(
+                function=found["function"],
+                bytes=int(found["bytes"]),
+                algorithm=_named(found["algorithm"], _ALGORITHMS),
+                protocol=_named(found["protocol"], _PROTOCOLS),
+                channels=int(found["high"]) - int(found["low"]) + 1 if found["high"] else None,
+            )
+        found = _SYMMETRIC.search(line)
+        if found is not None:
+            return cls(
+                function=found["function"],
+                bytes=int(found["bytes"]),
+                algorithm=None,
+                protocol=None,
+                channels=int(found["channels"]),
+                symmetric_kernel=found["kernel"],
+            )
+        return None
+
+    @property
+    def how(self) -> tuple[str, ...]:
+        """Algorithm and protocol, or the symmetric kernel: two calls with the same ran in the same way."""
+        return tuple(word for word in (self.algorithm, self.protocol, self.symmetric_kernel) if word is not None)
 
     def __str__(self) -> str:
-        return f"{self.function} {self.algorithm} {self.protocol} x{self.channels}"
+        channels = () if self.channels is None else (f"x{self.channels}",)
+        return " ".join((self.function or "a call", *self.how, *channels))
+
+
+def _named(word: str, names: tuple[str, ...]) -> str:
+    """NCCL's numbers by name; a number beyond those known, and a name, as they are."""
+    return names[int(word)] if word.isascii() and word.isdecimal() and int(word) < len(names) else word
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

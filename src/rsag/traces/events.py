@@ -120,6 +120,7 @@ class Call:
     start_ns: int | None
     end_ns: int | None
     state: str | None = None  # the flight recorder's: scheduled, started, completed
+    rank: int | None = None  # the caller's in the group, where one file holds the calls of several
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
