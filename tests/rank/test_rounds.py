@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import sys
+from pathlib import Path
 from types import FrameType
 from typing import Any
 
@@ -171,6 +172,7 @@ def observed(script: Script, plan: Plan, monkeypatch: pytest.MonkeyPatch) -> lis
             rank=0,
             world_size=1,
             device=torch.device("cpu"),
+            out=Path(),
             control=None,
             capabilities=None,
             write=write,

@@ -9,6 +9,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator
+from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
@@ -151,7 +152,9 @@ def observed(backend: Backend) -> list[WireRow]:
     timing = plan_latency(world_size=1, backend=backend, sizes=(KIB,), candidates=("rs_ag_in_place",))
     plan = make_plan(world_size=1, backend=backend, experiments=(Experiment.WIRE,), latency=timing)
     rows: list[Record] = []
-    context = Context(plan=plan, rank=0, world_size=1, device=CPU, control=None, capabilities=None, write=rows.append)
+    context = Context(
+        plan=plan, rank=0, world_size=1, device=CPU, out=Path(), control=None, capabilities=None, write=rows.append
+    )
     observe_wire(context)
     return [row for row in rows if isinstance(row, WireRow)]
 

@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 from enum import Enum
 from typing import ClassVar
 
+from rsag.records.execution import KernelsPlan
 from rsag.records.latency import Buffers, LatencyPlan
 from rsag.records.memory import MemoryPlan
 from rsag.reduction import DType, ReduceOp
@@ -24,6 +25,7 @@ class Experiment(str, Enum):
     LATENCY = "latency"
     WIRE = "wire"
     MEMORY = "memory"
+    KERNELS = "kernels"
 
     @property
     def is_timed(self) -> bool:
@@ -100,6 +102,7 @@ class Plan:
     contracts: ContractsPlan
     latency: LatencyPlan | None = None
     memory: MemoryPlan | None = None
+    kernels: KernelsPlan | None = None
 
     def prediction(self, composition: str, rank: int) -> Prediction | None:
         """What is predicted of one rank in one composition, where the ledger was asked."""
