@@ -24,33 +24,37 @@ class _Ran:
         return f"{structures} ({what or 'nothing'})"
 
 
+Member = tuple[int, int | None, int | None]
+"""File, process and device: what is one rank."""
+
+
 def agreement(rows: Sequence[RangeRow], ranks: Sequence[int | None]) -> tuple[AgreementRow, ...]:
     """One row for each range that more than one rank could have: a rank is a device of a process of a file.
 
-    `ranks` are the files' own; a file without one is called by its place.
+    `ranks` are the files' own; a file without one is called by its place. What ran on no device counts for every
+    device of its process.
     """
-    members = list(dict.fromkeys(_member(row) for row in rows))
-    ranges: dict[str, dict[tuple[int, int | None, int | None], _Ran]] = defaultdict(dict)
+    devices: dict[tuple[int, int | None], dict[int, None]] = defaultdict(dict)
     for row in rows:
-        ran = ranges[row.range].setdefault(_member(row), _Ran())
-        ran.structures.add(row.structure)
-        ran.collectives.update(row.collectives)
-        ran.calls.update(row.calls)
+        if row.device is not None:
+            devices[row.source, row.pid][row.device] = None
+    ranges: dict[str, dict[Member, _Ran]] = defaultdict(dict)
+    members: dict[Member, None] = {}
+    for row in rows:
+        everywhere: list[int | None] = [*devices.get((row.source, row.pid), {})] or [None]
+        for device in everywhere if row.device is None else [row.device]:
+            member = (row.source, row.pid, device)
+            members[member] = None
+            ran = ranges[row.range].setdefault(member, _Ran())
+            ran.structures.add(row.structure)
+            ran.collectives.update(row.collectives)
+            ran.calls.update(row.calls)
     if len(members) < 2:
         return ()
-    return tuple(_row(name, there, members, ranks) for name, there in ranges.items())
+    return tuple(_row(name, there, list(members), ranks) for name, there in ranges.items())
 
 
-def _member(row: RangeRow) -> tuple[int, int | None, int | None]:
-    return row.source, row.pid, row.device
-
-
-def _row(
-    name: str,
-    there: dict[tuple[int, int | None, int | None], _Ran],
-    members: Sequence[tuple[int, int | None, int | None]],
-    ranks: Sequence[int | None],
-) -> AgreementRow:
+def _row(name: str, there: dict[Member, _Ran], members: Sequence[Member], ranks: Sequence[int | None]) -> AgreementRow:
     kinds: dict[str, list[str]] = defaultdict(list)
     for member in members:
         kinds[str(there.get(member, "not there"))].append(_label(member, members, ranks))
@@ -60,11 +64,7 @@ def _row(
     return AgreementRow(range=name, num_ranks=len(members), agreement=Agreement.DIFFER, message=message)
 
 
-def _label(
-    member: tuple[int, int | None, int | None],
-    members: Sequence[tuple[int, int | None, int | None]],
-    ranks: Sequence[int | None],
-) -> str:
+def _label(member: Member, members: Sequence[Member], ranks: Sequence[int | None]) -> str:
     source, process, device = member
     rank = ranks[source]
     name = f"file {source + 1}" if rank is None else f"rank {rank}"
