@@ -6,6 +6,7 @@ from collections import Counter, defaultdict
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
+from rsag.analyze.words import P2P
 from rsag.records.kernels import Agreement, AgreementRow, RangeRow, Structure
 
 
@@ -32,7 +33,7 @@ def agreement(rows: Sequence[RangeRow], ranks: Sequence[int | None]) -> tuple[Ag
     """One row for each range that more than one rank could have: a rank is a device of a process of a file.
 
     `ranks` are the files' own; a file without one is called by its place. What ran on no device counts for every
-    device of its process.
+    device of its process. Sends and receives differ between ranks by their nature and are not compared.
     """
     devices: dict[tuple[int, int | None], dict[int, None]] = defaultdict(dict)
     for row in rows:
@@ -47,11 +48,15 @@ def agreement(rows: Sequence[RangeRow], ranks: Sequence[int | None]) -> tuple[Ag
             members[member] = None
             ran = ranges[row.range].setdefault(member, _Ran())
             ran.structures.add(row.structure)
-            ran.collectives.update(row.collectives)
-            ran.calls.update(row.calls)
+            ran.collectives.update(_without_p2p(row.collectives))
+            ran.calls.update(_without_p2p(row.calls))
     if len(members) < 2:
         return ()
     return tuple(_row(name, there, list(members), ranks) for name, there in ranges.items())
+
+
+def _without_p2p(counts: dict[str, int]) -> dict[str, int]:
+    return {collective: count for collective, count in counts.items() if collective not in P2P}
 
 
 def _row(name: str, there: dict[Member, _Ran], members: Sequence[Member], ranks: Sequence[int | None]) -> AgreementRow:

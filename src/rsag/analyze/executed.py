@@ -15,10 +15,14 @@ from rsag.traces.events import Capture, DeviceOperation, GraphLaunch, Launch, Me
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Executed:
-    """One kernel or copy. `calls` are the indices of the calls that it ran: none where no record says, several in a
-    group. `collective` is the caller's word, else the name's; None where neither tells."""
+    """One kernel or copy, and the process that launched it, where the file tells or has only one.
+
+    `calls` are the indices of the calls that it ran: none where no record says, several in a group. `collective` is
+    the caller's word, else the name's; None where neither tells.
+    """
 
     operation: DeviceOperation
+    process: int | None
     launch: Launch | None
     calls: tuple[int, ...]
     metadata: Metadata
@@ -46,10 +50,13 @@ def join(capture: Capture) -> Joined:
     )
     around = enclosing(asked, [launch for _, launch in operations], Rule.SAME_THREAD)
     calls = _with_groups(asked, operations, [_innermost(indices, asked) for indices in around])
+    processes = {launch.process for launch in capture.launches} | {span.process for span in capture.ranges}
+    alone = processes.pop() if len(processes) == 1 else None
     return Joined(
         capture=capture,
         executed=tuple(
-            _executed(operation, launch, indices, asked) for (operation, launch), indices in zip(operations, calls)
+            _executed(operation, launch, indices, asked, alone)
+            for (operation, launch), indices in zip(operations, calls)
         ),
         asked=asked,
         graphs=tuple((graph, launches.of(graph)) for graph in capture.graph_launches),
@@ -134,13 +141,19 @@ def _may_run(operation: DeviceOperation, calls: Sequence[int], asked: Sequence[A
 
 
 def _executed(
-    operation: DeviceOperation, launch: Launch | None, calls: tuple[int, ...], asked: Sequence[Asked]
+    operation: DeviceOperation,
+    launch: Launch | None,
+    calls: tuple[int, ...],
+    asked: Sequence[Asked],
+    only_process: int | None,
 ) -> Executed:
     asked_metadata = asked[calls[0]].metadata if calls else Metadata()
     metadata = operation.metadata or asked_metadata
     caller = word(metadata.collective) or word(asked_metadata.collective)
+    process = launch.process if launch is not None else operation.process
     return Executed(
         operation=operation,
+        process=only_process if process is None else process,
         launch=launch,
         calls=calls,
         metadata=metadata,

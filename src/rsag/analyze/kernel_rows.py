@@ -284,8 +284,8 @@ def device_rows(
     devices: dict[tuple[int | None, int], list[tuple[Executed, bool]]] = defaultdict(list)
     for one, spans in zip(joined.executed, around):
         if _is_kernel(one):
-            devices[one.operation.process, one.operation.device].append((one, bool(spans)))
-    graphs = Counter((graph.process, graph.device) for graph, _ in joined.graphs)
+            devices[one.process, one.operation.device].append((one, bool(spans)))
+    graphs = Counter((launch.process if launch else graph.process, graph.device) for graph, launch in joined.graphs)
     rows = []
     for process, device in [*devices, *(place for place in graphs if place not in devices)]:
         members = devices.get((process, device), [])

@@ -74,9 +74,8 @@ def _transfers(joined: Sequence[Joined]) -> Transfers:
     members: dict[tuple[int, int | None, int], list[Executed]] = defaultdict(list)
     for source, one in enumerate(joined):
         for executed in one.executed:
-            operation = executed.operation
-            if operation.kind is OperationKind.KERNEL:
-                members[source, operation.process, operation.device].append(executed)
+            if executed.operation.kind is OperationKind.KERNEL:
+                members[source, executed.process, executed.operation.device].append(executed)
     ranks = [joined[source].capture.origin.rank for source, _, _ in members]
     named = None not in ranks and len(set(ranks)) == len(ranks)
     numbers = [rank for rank in ranks if rank is not None] if named else range(len(members))

@@ -32,6 +32,9 @@ _EVIDENCE = {
     Evidence.NOTHING: "",
 }
 
+# The other structures say by themselves what they rest on.
+_RESTS_ON_EVIDENCE = (Structure.SINGLE_KERNEL, Structure.DECOMPOSED, Structure.GROUPED, Structure.SEVERAL)
+
 Places = list[tuple[SourceRow, RangeRow]]
 """Rows that say the same of several ranks, devices or threads."""
 
@@ -123,7 +126,8 @@ def _structure(row: RangeRow) -> Text:
         Structure.NO_KERNEL: "yellow",
         Structure.NOTHING: "dim",
     }.get(row.structure, "bold")
-    return Text(row.structure.value, style=style).append(_EVIDENCE[row.evidence], "dim")
+    shown = row.structure in _RESTS_ON_EVIDENCE
+    return Text(row.structure.value, style=style).append(_EVIDENCE[row.evidence] if shown else "", "dim")
 
 
 def _ran(row: RangeRow) -> Text:
