@@ -9,7 +9,8 @@ from fnmatch import fnmatchcase
 from rsag.analyze.agreement import agreement
 from rsag.analyze.asked import Asked
 from rsag.analyze.executed import Executed, Joined, join
-from rsag.analyze.kernel_rows import device_rows, range_rows
+from rsag.analyze.kernel_rows import device_rows
+from rsag.analyze.range_rows import range_rows
 from rsag.analyze.sums import sums_devices, sums_ranges
 from rsag.analyze.transfers import Transfers, transfers
 from rsag.records.kernels import (

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Sequence
 
+from rsag.analyze.kernel_rows import kernel_row
 from rsag.analyze.words import name_claims
 from rsag.collectives import Kind
 from rsag.records.kernels import (
@@ -17,7 +18,6 @@ from rsag.records.kernels import (
     Structure,
 )
 from rsag.traces.events import SummedKernels
-from rsag.traces.kernel_names import decode
 
 _REASON = KernelReason(
     code=KernelReasonCode.SUMS,
@@ -45,6 +45,7 @@ def sums_ranges(source: int, rows: Iterable[SummedKernels]) -> list[RangeRow]:
             kernels=_kernels(summed),
             copies=0,
             unattributed=0,
+            unattributed_calls=0,
             reasons=(_REASON,),
         )
         for (name, process, thread), summed in places.items()
@@ -88,12 +89,4 @@ def _by_collective(rows: Iterable[SummedKernels]) -> dict[str, int]:
 
 
 def _kernels(rows: Iterable[SummedKernels]) -> tuple[KernelRow, ...]:
-    return tuple(
-        KernelRow(
-            name=row.name,
-            count=row.count,
-            total_ns=row.total_ns,
-            claims=decoded.claims if (decoded := decode(row.name)) else (),
-        )
-        for row in sorted(rows, key=lambda row: -row.total_ns)
-    )
+    return tuple(kernel_row(row.name, row.count, row.total_ns) for row in sorted(rows, key=lambda row: -row.total_ns))

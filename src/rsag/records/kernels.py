@@ -90,9 +90,11 @@ class KernelReason:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class KernelRow:
-    """Kernels of one name. `choices` are the library's own word on them, from a log that was read along."""
+    """Kernels of one name. `library` is whose kernel the name says it is, NCCL or another's; `choices` are the
+    library's own word on them, from a log that was read along."""
 
     name: str
+    library: str | None
     count: int
     total_ns: int
     claims: tuple[Claim, ...]
@@ -105,7 +107,8 @@ class RangeRow:
 
     `collectives` counts the device's kernels by what they ran, `calls` what was asked for in the range, on whatever
     device; `copies` counts copies that ran a collective. `unattributed` are kernels that other threads of the process
-    launched while the range was open. `device` is None where nothing ran on one, or the file adds devices up.
+    launched while the range was open, `unattributed_calls` collectives that they asked for. `device` is None where
+    nothing ran on one, or the file adds devices up.
     """
 
     source: int
@@ -121,6 +124,7 @@ class RangeRow:
     kernels: tuple[KernelRow, ...]
     copies: int
     unattributed: int
+    unattributed_calls: int
     reasons: tuple[KernelReason, ...]
 
 

@@ -52,7 +52,7 @@ def kernels_table(kernels: Sequence[KernelRow]) -> Table:
     for name, rows in sorted(names.items(), key=lambda item: -sum(row.total_ns for row in item[1])):
         claims = rows[0].claims
         cells: list[RenderableType] = [
-            Text(name.split("(")[0].removeprefix("void ")),
+            Text(_short(name)).append(_owner(rows[0]), "dim"),
             str(sum(row.count for row in rows)),
             format_seconds(sum(row.total_ns for row in rows) / 1e9),
             Text(", ".join(claim.value for claim in claims if claim.value) or "-"),
@@ -61,6 +61,15 @@ def kernels_table(kernels: Sequence[KernelRow]) -> Table:
         choices = dict.fromkeys(str(choice) for row in rows for choice in row.choices)
         table.add_row(*cells, *([Text("\n".join(choices) or "-")] if logged else []))
     return table
+
+
+def _short(name: str) -> str:
+    """Without return type and parameters: they fill lines and say nothing of the collective."""
+    return name.removeprefix("void ").replace("(anonymous namespace)::", "").split("(")[0]
+
+
+def _owner(row: KernelRow) -> str:
+    return f" ({row.library})" if row.library not in (None, "NCCL") else ""
 
 
 def _not_said(claims: Iterable[Claim]) -> list[str]:

@@ -92,7 +92,10 @@ def _folded(document: KernelsDocument) -> list[Places]:
 
 def _most(groups: Sequence[Places]) -> list[Places]:
     def weight(group: Places) -> int:
-        return sum(sum(row.collectives.values()) + sum(row.calls.values()) + row.unattributed for _, row in group)
+        return sum(
+            sum(row.collectives.values()) + sum(row.calls.values()) + row.unattributed + row.unattributed_calls
+            for _, row in group
+        )
 
     kept = sorted(range(len(groups)), key=lambda index: -weight(groups[index]))[:MOST_ROWS]
     return [groups[index] for index in sorted(kept)]
@@ -139,6 +142,8 @@ def _ran(row: RangeRow) -> Text:
         cell.append(f"\nasked for: {counts(row.calls)}", "dim")
     if row.unattributed:
         cell.append(f"\nby other threads: {row.unattributed}", "dim")
+    elif row.unattributed_calls:
+        cell.append(f"\nasked for by other threads: {row.unattributed_calls}", "dim")
     return cell
 
 
@@ -219,8 +224,8 @@ def _agreement_lines(document: KernelsDocument) -> list[Text]:
 
 
 def _print_calls(document: KernelsDocument, out: Console) -> None:
-    """Calls by kind where nothing else shows them: logs and dumps, and files without ranges."""
-    shown = {row.source for row in document.ranges}
+    """Calls by kind where no kernels stand for them: logs, dumps, groups of one, Gloo."""
+    shown = {row.source for row in document.devices if row.kernels}
     sources = [source for number, source in enumerate(document.sources) if number not in shown]
     if any(source.calls for source in sources):
         _print_table(calls_table(sources), out)
