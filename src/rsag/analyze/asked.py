@@ -89,7 +89,7 @@ def _nests(calls: list[Call]) -> Iterator[list[Call]]:
 
 
 def _asked(nest: list[Call]) -> Asked:
-    metadata = merged([(call.source, call.metadata) for call in nest if word(call.metadata.collective)])
+    metadata = merged(tuple((call.source, call.metadata) for call in nest if word(call.metadata.collective)))
     collective = word(metadata.collective)
     within = sum(
         call.source is CallSource.LIBRARY and word(call.metadata.collective) == collective for call in nest[1:]

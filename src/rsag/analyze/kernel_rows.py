@@ -3,16 +3,15 @@
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 
-from rsag.analyze.attribution import enclosing
 from rsag.analyze.chosen import Chosen, disagreement
 from rsag.analyze.executed import Executed, Joined
 from rsag.analyze.structure import counted, not_expanded
 from rsag.analyze.words import name_says, runs_as
-from rsag.records.kernels import DeviceRow, KernelReason, KernelReasonCode, KernelRow, Rule
+from rsag.records.kernels import DeviceRow, KernelReason, KernelReasonCode, KernelRow
 from rsag.records.protocol import Choice
-from rsag.traces.events import OperationKind, Range
+from rsag.traces.events import OperationKind
 from rsag.traces.kernel_names import decode
 
 
@@ -84,16 +83,12 @@ def disagreements(kernels: Sequence[Executed], chosen: Chosen) -> list[KernelRea
     return reasons
 
 
-def device_rows(
-    source: int, joined: Joined, ranges: Sequence[Range], rule: Rule, choices: Sequence[Choice]
-) -> list[DeviceRow]:
-    """All communication kernels of each device, with those that no range holds and those that nobody can place."""
-    around = enclosing(ranges, [one.launch for one in joined.executed], rule)
-    chosen = Chosen(choices, joined.executed)
+def device_rows(source: int, joined: Joined, held: Collection[int], chosen: Chosen) -> list[DeviceRow]:
+    """All communication kernels of each device; `held` are the indices of those that a range holds."""
     devices: dict[tuple[int | None, int], list[tuple[Executed, bool]]] = defaultdict(list)
-    for one, spans in zip(joined.executed, around):
+    for number, one in enumerate(joined.executed):
         if is_kernel(one):
-            devices[one.process, one.operation.device].append((one, bool(spans)))
+            devices[one.process, one.operation.device].append((one, number in held))
     graphs = Counter((launch.process if launch else graph.process, graph.device) for graph, launch in joined.graphs)
     rows = []
     for process, device in [*devices, *(place for place in graphs if place not in devices)]:

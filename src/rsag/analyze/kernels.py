@@ -8,9 +8,10 @@ from fnmatch import fnmatchcase
 
 from rsag.analyze.agreement import agreement
 from rsag.analyze.asked import Asked
+from rsag.analyze.chosen import Chosen
 from rsag.analyze.executed import Executed, Joined, join
 from rsag.analyze.kernel_rows import device_rows
-from rsag.analyze.range_rows import range_rows
+from rsag.analyze.range_rows import Contents, range_rows
 from rsag.analyze.sums import sums_devices, sums_ranges
 from rsag.analyze.transfers import Transfers, transfers
 from rsag.records.kernels import (
@@ -41,11 +42,14 @@ def read_kernels(
     range_rows_, device_rows_, left_out = [], [], 0
     for source, one in enumerate(joined):
         wanted = [span for span in one.capture.ranges if _is_wanted(span, ranges)]
-        rows = range_rows(source, one, wanted, rule, choices)
+        contents = Contents.of(one, wanted, rule)
+        chosen = Chosen(choices, one.executed)
+        rows = range_rows(source, one, wanted, contents, rule, chosen)
         summed = [row for row in one.capture.sums if _is_wanted_sum(row, ranges)]
         rows += sums_ranges(source, summed)
         range_rows_ += rows
-        device_rows_ += device_rows(source, one, wanted, rule, choices) + sums_devices(source, one.capture.sums)
+        device_rows_ += device_rows(source, one, contents.all_executed(), chosen)
+        device_rows_ += sums_devices(source, one.capture.sums)
         shown = {row.range for row in rows}
         left_out += len({span.name for span in wanted} - shown)
     side_by_side = _transfers(joined)

@@ -12,7 +12,6 @@ from rsag.analyze.executed import Executed, Joined
 from rsag.analyze.kernel_rows import by_collective, disagreements, is_kernel, kernel_rows
 from rsag.analyze.structure import Held, Judged, counted, judge
 from rsag.records.kernels import Evidence, KernelReason, KernelReasonCode, RangeRow, Rule, Structure
-from rsag.records.protocol import Choice
 from rsag.traces.events import LimitCode, Range
 
 Place = tuple[str, int, int]
@@ -20,7 +19,7 @@ Place = tuple[str, int, int]
 
 
 @dataclass(frozen=True, slots=True)
-class _Contents:
+class Contents:
     """What each range holds, by the range's index: indices of what was executed, of calls, of graph launches."""
 
     executed: dict[int, list[int]]
@@ -28,12 +27,16 @@ class _Contents:
     graphs: dict[int, list[int]]
 
     @classmethod
-    def of(cls, joined: Joined, ranges: Sequence[Range], rule: Rule) -> _Contents:
+    def of(cls, joined: Joined, ranges: Sequence[Range], rule: Rule) -> Contents:
         return cls(
             _held(enclosing(ranges, [one.launch for one in joined.executed], rule)),
             _held(enclosing(ranges, joined.asked, rule)),
             _held(enclosing(ranges, [launch for _, launch in joined.graphs], rule)),
         )
+
+    def all_executed(self) -> set[int]:
+        """What any range holds."""
+        return {number for numbers in self.executed.values() for number in numbers}
 
 
 def _held(around: Sequence[tuple[int, ...]]) -> dict[int, list[int]]:
@@ -45,12 +48,10 @@ def _held(around: Sequence[tuple[int, ...]]) -> dict[int, list[int]]:
 
 
 def range_rows(
-    source: int, joined: Joined, ranges: Sequence[Range], rule: Rule, choices: Sequence[Choice]
+    source: int, joined: Joined, ranges: Sequence[Range], contents: Contents, rule: Rule, chosen: Chosen
 ) -> list[RangeRow]:
     """The rows of the ranges that hold collectives, or whose time holds some of other threads; in order of time."""
-    contents = _Contents.of(joined, ranges, rule)
-    anywhere = _Contents.of(joined, ranges, Rule.ANY_THREAD)
-    chosen = Chosen(choices, joined.executed)
+    anywhere = contents if rule is Rule.ANY_THREAD else Contents.of(joined, ranges, Rule.ANY_THREAD)
     places: dict[Place, list[int]] = defaultdict(list)
     for index in sorted(range(len(ranges)), key=lambda index: ranges[index].start_ns):
         places[ranges[index].name, ranges[index].process, ranges[index].thread].append(index)
@@ -74,7 +75,7 @@ def _others(indices: Iterable[int], anywhere: dict[int, list[int]], own: dict[in
     return there - {number for index in indices for number in own.get(index, ())}
 
 
-def _instance(joined: Joined, contents: _Contents, index: int) -> Held:
+def _instance(joined: Joined, contents: Contents, index: int) -> Held:
     executed = [joined.executed[number] for number in contents.executed.get(index, ())]
     held = set(contents.calls.get(index, ())) | {number for one in executed for number in one.calls}
     limits = {limit.code for limit in joined.capture.limits}

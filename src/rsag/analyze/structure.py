@@ -44,6 +44,8 @@ class Held:
 
     def copied(self, device: int | None) -> list[Executed]:
         """The first copy of each call that copies ran: a peer's part each, and no kernel."""
+        if all(one.operation.kind is OperationKind.KERNEL for one in self.executed):
+            return []
         by_kernel = {index for one in self.kernels(None) for index in one.calls}
         copies = [
             one

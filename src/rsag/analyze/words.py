@@ -40,6 +40,7 @@ _RUNS_AS: dict[str, frozenset[str]] = {
 }
 
 
+@functools.lru_cache(maxsize=4096)
 def word(spelling: str | None) -> str | None:
     """`c10d::_reduce_scatter_base_`, `nccl:reduce_scatter`, `ncclReduceScatter` all give `reduce_scatter`.
 
@@ -79,9 +80,10 @@ def runs_as(name: str, caller: str | None) -> bool:
     return name == caller or caller in _RUNS_AS.get(name, frozenset())
 
 
-def merged(metadata: list[tuple[CallSource, Metadata]]) -> Metadata:
+@functools.lru_cache(maxsize=4096)
+def merged(records: tuple[tuple[CallSource, Metadata], ...]) -> Metadata:
     """One description from several records of one call: each field from the closest to the library that has it."""
-    ranked = [one for _, one in sorted(metadata, key=lambda one: _TRUST[one[0]])]
+    ranked = [metadata for _, metadata in sorted(records, key=lambda record: _TRUST[record[0]])]
     known = {name: [value for one in ranked if (value := getattr(one, name)) is not None] for name in _FIELDS}
     return Metadata(**{name: values[0] for name, values in known.items() if values})
 
