@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -22,8 +23,10 @@ from rsag.traces.events import (
     RangeKind,
 )
 
-PUBLIC = Path(__file__).parents[3] / "shared" / "public"
-OWN = Path(__file__).parents[1] / "data" / "traces"
+ROOT = Path(__file__).resolve().parents[2]
+PUBLIC = Path(os.environ.get("RSAG_PUBLIC_TRACES") or ROOT.parent / "shared" / "public")
+"""Published traces, which are not kept in this repository."""
+OWN = ROOT / "tests" / "data" / "traces"
 
 SUM_LL = "ncclDevKernel_{}_Sum_f32_RING_LL(ncclDevKernelArgsStorage<4096ul>)"
 NAMES = {
