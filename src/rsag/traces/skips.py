@@ -1,4 +1,4 @@
-"""What a reader could not use, counted while it reads; never dropped silently."""
+"""What readers share: what could not be used is counted, never dropped silently; text and numbers are made safe."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ from rsag.traces.events import Quarantine, Skipped
 
 _NUM_KEPT = 10
 _LONGEST_LINE = 1 << 20
+_LONGEST_NAME = 4096
 _LAST_INT64 = (1 << 63) - 1
 
 
@@ -58,6 +59,14 @@ def _rest_of_line(file: BinaryIO) -> int:
         if raw.endswith(b"\n"):
             break
     return length
+
+
+def printable(text: str) -> str:
+    """`text` without what would act on a terminal or could not be written: controls and lone surrogates."""
+    text = text[:_LONGEST_NAME]
+    if text.isprintable():
+        return text
+    return "".join(one if one.isprintable() else "\N{REPLACEMENT CHARACTER}" for one in text)
 
 
 def int64(value: object) -> int | None:
