@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from rsag.analyze.kernels import read_kernels
+from rsag.errors import RecordError, UsageError
 from rsag.records.execution import BoundaryRow, Counted, ExecutionRow, KernelsPlan, NativeProbe, Probe
 from rsag.records.kernels import ProbeVerdict, RangeRow
 from rsag.records.latency import ArmRole, PredictionOutcome, TimedArm
@@ -49,9 +50,10 @@ def judge_execution(
     ]
     missing = [rank for rank in range(plan.world_size) if not trace_file(directory, rank).exists()]
     problems += [f"rank {rank}: no {trace_file(directory, rank).name}" for rank in missing]
-    traces = [trace_file(directory, rank) for rank in range(plan.world_size) if rank not in missing]
+    captures = [_read(trace_file(directory, rank)) for rank in range(plan.world_size) if rank not in missing]
+    problems += [damage for capture in captures for damage in _damage(capture)]
     choices = _choices(kernels, protocols)
-    probes = [_of_ranks(plan, kernels, traces, choices, complete=not problems)]
+    probes = [_of_ranks(plan, kernels, captures, choices, complete=not problems)]
     boundaries = [*_of_log(kernels, protocols), *_of_rows(kernels, rows)]
     if native is not None:
         probes.append(_of_native(plan, kernels, native, directory, choices))
@@ -71,13 +73,29 @@ def judge_execution(
     return Execution(tuple(probes), tuple(boundaries), tuple(problems), tuple(wrong))
 
 
+def _read(trace: Path) -> Capture:
+    try:
+        return read_kineto(trace)
+    except UsageError as error:
+        raise RecordError(f"{trace}: not the trace that the run wrote", got=str(error)) from error
+
+
+def _damage(capture: Capture) -> list[str]:
+    """What of a rank's own trace cannot be read: it was whole when the rank ended."""
+    found = capture.quarantine
+    if not found.num_skipped:
+        return []
+    where = "".join(f", the first at {one.offset:,}: {one.reason}" for one in found.first[:1])
+    return [f"{Path(capture.source).name}: {found.num_skipped} of {found.num_seen} events cannot be read{where}"]
+
+
 # --------------------------------------------------------------------------------------------------------- the probes
 
 
 def _of_ranks(
-    plan: Plan, kernels: KernelsPlan, traces: Sequence[Path], choices: Sequence[Capture], *, complete: bool
+    plan: Plan, kernels: KernelsPlan, captures: Sequence[Capture], choices: Sequence[Capture], *, complete: bool
 ) -> ProbeVerdict:
-    document = read_kernels([*map(read_kineto, traces), *choices])
+    document = read_kernels([*captures, *choices])
     found = [row for row in document.ranges if row.range in kernels.ranges]
     reasons = [] if complete else ["records are missing"]
     reasons += [row.message for row in document.agreement if row.agreement.value == "differ"]
@@ -97,7 +115,7 @@ def _of_native(
             ranges=(),
             reasons=(f"not run: {reason}",),
         )
-    document = read_kernels([read_kineto(trace), *choices])
+    document = read_kernels([_read(trace), *choices])
     return _verdict(plan, kernels, Probe.NATIVE, [row for row in document.ranges if row.range in kernels.ranges], [])
 
 
