@@ -233,10 +233,8 @@ def test_five_kernels_against_five_and_five_on_each_gpu(kernels: Verdict, probe:
 
 def test_the_log_states_algorithm_and_protocol_and_unlike_the_kernels_name(kernels: Verdict) -> None:
     ranks = next(one for one in kernels.kernels if one.probe is Probe.RANKS)
-    said = {
-        (choice.algorithm, choice.protocol) for row in ranks.ranges for one in row.kernels for choice in one.choices
-    }
-    assert {("RING", "SIMPLE")} == said
+    choices = [choice for row in ranks.ranges for one in row.kernels for choice in one.choices]
+    assert {("RING", "SIMPLE")} == {(choice.algorithm, choice.protocol) for choice in choices}
     messages = {reason.message for row in ranks.ranges for reason in row.reasons}
     assert "name says RING LL, the library's log says RING SIMPLE" in messages
 
@@ -272,19 +270,9 @@ def test_memory_is_the_ledgers_to_the_byte_requested(tmp_path: Path) -> None:
 def test_a_rank_without_memory_ends_the_run_and_names_composition_and_buffer(tmp_path: Path) -> None:
     """The limit is the allocator's own, so that the device says that there is room and the allocation fails."""
     limit = "per_process_memory_fraction:0.01"
+    words = ("run", "--only", "memory", "--bytes", "1GiB", "--out", str(tmp_path / "run"))
     done = subprocess.run(
-        [
-            sys.executable,
-            "-m",
-            "rsag.cli",
-            "run",
-            "--only",
-            "memory",
-            "--bytes",
-            "1GiB",
-            "--out",
-            str(tmp_path / "run"),
-        ],
+        [sys.executable, "-m", "rsag.cli", *words],
         env={**os.environ, "PYTORCH_CUDA_ALLOC_CONF": limit, "PYTORCH_ALLOC_CONF": limit},
         capture_output=True,
         text=True,
