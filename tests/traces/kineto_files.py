@@ -34,7 +34,8 @@ def launch(correlation: int, api: str = "cuLaunchKernelEx", pid: int = 7, tid: i
 def in_kineto_layout(rows: list[str], head: str = '"schemaVersion": 1,') -> bytes:
     """`rows` are JSON objects, or what should have been."""
     inner = ",".join(f"\n  {{\n    {text.strip()[1:-1]}\n  }}" for text in rows)
-    return f'\n  {{\n    {head}\n  "traceEvents": [{inner}\n  ],\n  "traceName": "made[0].json"\n}}'.encode()
+    text = f'\n  {{\n    {head}\n  "traceEvents": [{inner}\n  ],\n  "traceName": "made[0].json"\n}}'
+    return text.encode("utf-8", "surrogateescape")
 
 
 def trace(*rows: Row, head: str = '"schemaVersion": 1,') -> bytes:
