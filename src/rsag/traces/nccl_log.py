@@ -23,6 +23,9 @@ from rsag.traces.events import (
 )
 from rsag.traces.skips import Skips, int64, lines
 
+_MARK = b"NCCL INFO"
+_SHORT_FILE, _LONGEST_PREAMBLE = 64 << 10, 16 << 20
+
 _LINE = re.compile(r"\b(?P<process>\d{1,10}):(?P<thread>\d{1,10}) \[-?\d+\] NCCL INFO (?P<message>.*)")
 _VERSION = re.compile(r"NCCL version (?P<version>[\w.+-]{1,64})")
 _INIT = re.compile(r"\bcomm (?P<comm>0x[0-9a-f]{1,16}) rank (?P<rank>\d{1,9}) n[rR]anks (?P<num_ranks>\d{1,9})\b")
@@ -56,9 +59,12 @@ _KINDS = {
 }
 
 
-def sniff(head: bytes, _path: Path) -> bool:
-    """Whether this is a log with lines of NCCL in it."""
-    return b"NCCL INFO" in head
+def sniff(head: bytes, path: Path) -> bool:
+    """Whether this is text with lines of NCCL in it; a program's own output may precede them by megabytes."""
+    if _MARK in head or b"\0" in head or len(head) < _SHORT_FILE:
+        return _MARK in head
+    with path.open("rb") as file:
+        return _MARK in file.read(_LONGEST_PREAMBLE)
 
 
 def read(path: Path) -> Capture:
