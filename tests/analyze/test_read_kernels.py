@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
-import pytest
-from captured import Tracer, described
+import dataclasses
 
+import pytest
+
+from captured import Tracer, described
 from rsag.analyze.kernels import read_kernels
 from rsag.records.codec import decode, document
 from rsag.records.kernels import (
@@ -156,6 +158,28 @@ def test_a_group_of_four_in_one_kernel_is_grouped() -> None:
         row.calls,
     )
     assert "4 collectives ran as 1 kernel" == said(row, KernelReasonCode.GROUP)
+
+
+def test_a_coalesced_call_is_a_group_of_a_size_that_is_not_known() -> None:
+    tracer = Tracer()
+    start = tracer.tick()
+    coalesced = dataclasses.replace(described("all_gather"), collective="allgather_into_tensor_coalesced")
+    tracer.call("all_gather", "all_gather", metadata=coalesced)
+    tracer.mark("step", start)
+    row = only(tracer)
+    assert (Structure.SINGLE_KERNEL, {KernelReasonCode.COALESCED}) == (row.structure, codes(row))
+
+
+def test_the_library_s_own_ranges_tell_how_large_a_group_was() -> None:
+    tracer = Tracer()
+    start, call = tracer.tick(), tracer.tick()
+    for _ in range(3):
+        tracer.record(CallSource.LIBRARY, Metadata(collective="ncclAllGather"), tracer.tick())
+    tracer.launch("all_gather")
+    tracer.record(CallSource.C10D, Metadata(collective="c10d::allgather_into_tensor_coalesced_"), call)
+    tracer.mark("step", start)
+    row = only(tracer)
+    assert (Structure.GROUPED, {"all_gather": 3}) == (row.structure, row.calls)
 
 
 def test_a_group_over_two_devices_of_one_process_is_one_kernel_on_each() -> None:

@@ -9,7 +9,6 @@ import tarfile
 from pathlib import Path
 
 import pytest
-from rsag.traces.files import read_trace
 
 from captured import OWN, PUBLIC
 from rsag.analyze.kernels import read_kernels
@@ -25,6 +24,7 @@ from rsag.records.kernels import (
     Rule,
     Structure,
 )
+from rsag.traces.files import read_trace
 
 
 def own(name: str, ranges: str | None = None, rule: Rule = Rule.SAME_THREAD) -> KernelsDocument:

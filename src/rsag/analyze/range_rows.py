@@ -6,6 +6,7 @@ from collections import Counter, defaultdict
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
+from rsag.analyze.asked import Asked
 from rsag.analyze.attribution import enclosing
 from rsag.analyze.chosen import Chosen
 from rsag.analyze.executed import Executed, Joined
@@ -114,7 +115,9 @@ def _row(
         asked[call.collective or "unknown"] += call.count
     structure, evidence, reasons = _common([one for _, one in judged])
     if judged:
-        reasons += disagreements(kernels, chosen) + _of_backend(judged) + _without_kernel(judged)
+        reasons += (
+            disagreements(kernels, chosen) + _of_backend(judged) + _without_kernel(judged) + _coalesced(calls.values())
+        )
     if any(unattributed):
         reasons.append(_other_threads(*unattributed))
     if rule is Rule.ANY_THREAD and kernels:
@@ -204,6 +207,16 @@ def _without_kernel(judged: Sequence[tuple[Held, Judged]]) -> list[KernelReason]
     what = ", ".join(f"{count} {collective}" for collective, count in missing.items())
     message = f"no kernel in the file for {what}: it ran outside of the capture, in a graph, or not on this device"
     return [KernelReason(code=KernelReasonCode.CALLS_WITHOUT_KERNEL, message=message)]
+
+
+def _coalesced(calls: Iterable[Asked]) -> list[KernelReason]:
+    number = sum(call.is_coalesced for call in calls)
+    if not number:
+        return []
+    message = (
+        f"{counted(number, 'coalesced call')}: how many tensors each was for, and so how large a group, is not known"
+    )
+    return [KernelReason(code=KernelReasonCode.COALESCED, message=message)]
 
 
 def _other_threads(num_kernels: int, num_calls: int) -> KernelReason:

@@ -75,6 +75,7 @@ class KernelReasonCode(str, Enum):
     CALLS_WITHOUT_KERNEL = "calls-without-kernel"
     MORE_KERNELS_THAN_CALLS = "more-kernels-than-calls"
     GROUP = "group"
+    COALESCED = "coalesced"
     PAIRS_DIFFER = "pairs-differ"
     PAIRS_UNPROVED = "pairs-unproved"
     BY_NAME = "by-name"
