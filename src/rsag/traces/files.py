@@ -85,9 +85,9 @@ def read_trace(path: Path) -> Capture:
     for reader in READERS:
         if reader.sniff(head, path):
             return reader.read(path)
-    do = "decompress it: of gzip files only torch.profiler's traces are read" if head.startswith(_GZIP) else None
+    instead = "decompress it: of gzip files only torch.profiler's traces are read" if head.startswith(_GZIP) else None
     begins = f"one that begins {head[:16]!r}"
-    raise UsageError(f"{path}: not a file that is read", got=begins, expected=WHAT_IS_READ, do=do)
+    raise UsageError(f"{path}: not a file that is read", got=begins, expected=WHAT_IS_READ, do=instead)
 
 
 def _head(path: Path) -> bytes:
