@@ -207,7 +207,7 @@ def test_calls_that_launched_nothing_are_not_given_to_a_kernel_of_another_collec
     tracer.launch("broadcast")
     tracer.mark("step", start)
     row = only(tracer)
-    assert Structure.SINGLE_KERNEL is row.structure
+    assert (Structure.MIXED, {"broadcast": 1}) == (row.structure, row.collectives)
     assert "2 reduce_scatter" in said(row, KernelReasonCode.CALLS_WITHOUT_KERNEL)
 
 
@@ -261,6 +261,17 @@ def test_graphs_that_were_not_expanded_say_how_many_and_what_would() -> None:
     message = said(row, KernelReasonCode.GRAPHS_NOT_EXPANDED)
     assert message.startswith("2 graph launches not expanded")
     assert "--cuda-graph-trace=node" in message
+
+
+def test_kernels_beside_graphs_that_were_not_expanded_are_not_all_there_is() -> None:
+    tracer = Tracer()
+    start = tracer.tick()
+    tracer.call("all_reduce", "all_reduce")
+    tracer.graph()
+    tracer.mark("step", start)
+    row = only(tracer)
+    assert (Structure.CANNOT_TELL, {"all_reduce": 1}) == (row.structure, row.collectives)
+    assert KernelReasonCode.GRAPHS_NOT_EXPANDED in codes(row)
 
 
 def test_a_group_of_one_has_no_kernel_and_only_that_reason() -> None:

@@ -28,8 +28,7 @@ class Asked:
 
     `count` is above 1 where the library's own ranges show several calls of this kind within it. `is_coalesced`: it may
     be for several tensors, and their number is not known. `is_group_end`: it only starts what was asked for before.
-    `ran_as` and `host_backend` are set where a backend's own thread has a record
-    of it: such a backend has no kernels.
+    `ran_as` and `host_backend` are set where a backend's own thread has a record of it: such a backend has no kernels.
     """
 
     collective: str | None

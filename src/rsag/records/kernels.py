@@ -45,7 +45,7 @@ class Structure(str, Enum):
     SINGLE_CALL = "single-call"  # a backend without kernels: calls of one kind
     SEVERAL = "several"  # more than one kind, or several kernels for a call, and no decomposition
     NOTHING = "nothing"  # no collective was asked for and none ran, by the rule that attributes
-    MIXED = "mixed"  # instances of the range differ
+    MIXED = "mixed"  # instances of the range differ, or some calls have a kernel and others none
     CANNOT_TELL = "cannot-tell"
 
 
