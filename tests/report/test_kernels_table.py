@@ -75,10 +75,21 @@ def test_so_many_ranges_are_shown_and_the_others_counted() -> None:
     for number in range(MOST_ROWS + 7):
         start = tracer.tick()
         tracer.call("all_reduce", "all_reduce")
-        tracer.mark(f"step {number}", start)
+        tracer.mark("step " + "x" * number, start)
     text = printed(answer(tracer))
     assert MOST_ROWS == text.count("single-kernel")
-    assert "7 more ranges" in text
+    assert "7 more rows" in text
+
+
+def test_steps_that_differ_in_their_number_only_share_a_row() -> None:
+    tracer = Tracer()
+    for number in range(5):
+        start = tracer.tick()
+        tracer.call("all_reduce", "all_reduce")
+        tracer.mark(f"step {number}", start)
+    text = printed(answer(tracer))
+    assert 1 == text.count("single-kernel")
+    assert "and 4 alike" in text
 
 
 def test_what_was_skipped_is_said_with_its_share_and_place() -> None:

@@ -35,30 +35,35 @@ def span_of(times_ns: Sequence[int]) -> str:
     return f"{number}-{most}" if most.endswith(f" {unit}") else f"{least}-{most}"
 
 
-def kernels_table(kernels: Sequence[KernelRow]) -> Table:
+WIDE = 110
+"""From so many columns on, the library's word has a column of its own."""
+
+
+def kernels_table(kernels: Sequence[KernelRow], width: int) -> Table:
     """Each name once: how often and how long it ran, what the name says, what it cannot, and the library's word."""
     names: dict[str, list[KernelRow]] = defaultdict(list)
     for row in kernels:
         names[row.name].append(row)
-    logged = any(row.choices for row in kernels)
+    logged = width >= WIDE and any(row.choices for row in kernels)
     table = plain_table()
     table.add_column("kernel, all files", overflow="fold", ratio=3)
     table.add_column("count", justify="right", no_wrap=True)
     table.add_column("time", justify="right", no_wrap=True)
-    table.add_column("the name says", ratio=2)
-    table.add_column("it cannot say", ratio=2)
+    table.add_column("the name says", ratio=2, overflow="fold")
+    table.add_column("it cannot say", ratio=2, overflow="fold")
     if logged:
         table.add_column("the log says", ratio=2)
     for name, rows in sorted(names.items(), key=lambda item: -sum(row.total_ns for row in item[1])):
         claims = rows[0].claims
+        choices = dict.fromkeys(str(choice) for row in rows for choice in row.choices)
+        below = "" if logged else "".join(f"\n log: {choice}" for choice in choices)
         cells: list[RenderableType] = [
-            Text(_short(name)).append(_owner(rows[0]), "dim"),
+            Text(_short(name)).append(_owner(rows[0]) + below, "dim"),
             str(sum(row.count for row in rows)),
             format_seconds(sum(row.total_ns for row in rows) / 1e9),
             Text(", ".join(claim.value for claim in claims if claim.value) or "-"),
             Text(", ".join(_not_said(claims)) or "-", style="dim"),
         ]
-        choices = dict.fromkeys(str(choice) for row in rows for choice in row.choices)
         table.add_row(*cells, *([Text("\n".join(choices) or "-")] if logged else []))
     return table
 

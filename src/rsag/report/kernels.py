@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections import defaultdict
 from collections.abc import Iterable, Sequence
 from pathlib import Path
@@ -32,6 +33,8 @@ _EVIDENCE = {
     Evidence.NOTHING: "",
 }
 
+_NUMBER = re.compile(r"\d+")
+
 # The other structures say by themselves what they rest on.
 _RESTS_ON_EVIDENCE = (Structure.SINGLE_KERNEL, Structure.DECOMPOSED, Structure.GROUPED, Structure.SEVERAL)
 
@@ -54,7 +57,7 @@ def print_kernels(document: KernelsDocument, out: Console) -> None:
     _print_lines([Text(note) for note in document.notes], out)
     kernels = [kernel for device in document.devices for kernel in device.kernels]
     if kernels:
-        _print_table(kernels_table(kernels), out)
+        _print_table(kernels_table(kernels, out.width), out)
     _print_calls(document, out)
     _print_lines([*_limit_lines(document), *_quarantine_lines(document)], out)
 
@@ -80,12 +83,13 @@ def _heading(source: SourceRow) -> str:
 
 
 def _folded(document: KernelsDocument) -> list[Places]:
-    """The rows of ranges, those that say the same on several ranks together, in order of their first."""
+    """The rows of ranges in order of their first; those that say the same on several ranks, and of ranges whose names
+    differ in a number only, are together."""
     groups: dict[object, Places] = defaultdict(list)
     for row in document.ranges:
         kernels = tuple(sorted((kernel.name, kernel.count) for kernel in row.kernels))
         counted = (tuple(row.collectives.items()), tuple(row.calls.items()), row.copies, row.instances)
-        key = (row.range, row.structure, row.evidence, counted, kernels, row.reasons)
+        key = (_NUMBER.sub("0", row.range), row.structure, row.evidence, counted, kernels, row.reasons)
         groups[key].append((document.sources[row.source], row))
     return list(groups.values())
 
@@ -103,7 +107,7 @@ def _most(groups: Sequence[Places]) -> list[Places]:
 
 def _print_left_out(document: KernelsDocument, not_shown: int, out: Console) -> None:
     if not_shown:
-        out.print(f"{not_shown} more ranges: --range GLOB shows those that fit, --json all", style="dim")
+        out.print(f"{not_shown} more rows: --range GLOB shows those that fit, --json all", style="dim")
     if document.ranges_left_out:
         out.print(f"{document.ranges_left_out} more ranges hold no collective", style="dim")
 
@@ -116,10 +120,17 @@ def _ranges_table(groups: Sequence[Places]) -> Table:
     table.add_column("kernel time", justify="right", no_wrap=True)
     for group in groups:
         row = group[0][1]
-        name = Text(row.range + (f" (x{row.instances})" if row.instances > 1 else ""))
-        where = _where(group)
-        table.add_row(name.append(f"\n {where}" if where else "", "dim"), _structure(row), _ran(row), _times(group))
+        table.add_row(_names(group), _structure(row), _ran(row), _times(group))
     return table
+
+
+def _names(group: Places) -> Text:
+    row = group[0][1]
+    name = Text(row.range + (f" (x{row.instances})" if row.instances > 1 else ""))
+    alike = len({other.range for _, other in group}) - 1
+    name.append(f"\n and {alike} alike" if alike else "")
+    where = _where(group)
+    return name.append(f"\n {where}" if where else "", "dim")
 
 
 def _structure(row: RangeRow) -> Text:
@@ -179,7 +190,7 @@ def _reason_lines(document: KernelsDocument, groups: Iterable[Places]) -> list[T
     given: dict[tuple[str, str], dict[str, None]] = defaultdict(dict)
     for group in groups:
         for reason in group[0][1].reasons:
-            given[reason.code.value, reason.message][group[0][1].range] = None
+            given[reason.code.value, reason.message].update({row.range: None for _, row in group})
     for device in document.devices:
         for reason in device.reasons:
             given.setdefault((reason.code.value, reason.message), {"the whole file": None})
