@@ -4,7 +4,7 @@ VENV   ?= .venv
 BIN    := $(VENV)/bin
 READY  := $(VENV)/.ready
 
-.PHONY: help demo test lint format bench clean
+.PHONY: help demo test lint format bench fuzz clean
 
 help:            ## this list
 	@grep -hE '^[a-z]+: .*##' $(MAKEFILE_LIST) | sed -E 's/:[^#]*## */\t/'
@@ -23,6 +23,10 @@ format: $(READY) ## let ruff lay the code out
 
 bench: $(READY)  ## every promise about speed, as figures
 	@for script in benchmarks/*.py; do $(BIN)/python $$script || exit 1; done
+
+fuzz: $(READY)   ## every trace reader on a minute of inputs that libFuzzer grows; needs a Python that atheris has a wheel for
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --only-binary :all: -c constraints.txt atheris
+	@$(BIN)/python tests/fuzz/fuzz_readers.py -max_total_time=60 -timeout=10 -rss_limit_mb=2048 -artifact_prefix=$(VENV)/
 
 clean:           ## forget the environment and the caches
 	rm -rf $(VENV) .mypy_cache .pytest_cache .ruff_cache .hypothesis
