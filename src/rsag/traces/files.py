@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Protocol
 
 from rsag.errors import UsageError
-from rsag.traces import flight_recorder, nccl_log, nsys, nsys_csv
+from rsag.traces import flight_recorder, kineto, nccl_log, nsys, nsys_csv
 from rsag.traces.events import Capture
 
 HEAD_BYTES = 64 << 10
@@ -22,7 +22,7 @@ class Reader(Protocol):
 
 
 # In this order: of two that could be meant, the more particular first.
-READERS: tuple[Reader, ...] = (nsys, flight_recorder, nsys_csv, nccl_log)
+READERS: tuple[Reader, ...] = (nsys, flight_recorder, nsys_csv, nccl_log, kineto)
 
 WHAT_IS_READ = """\
 torch.profiler traces (Chrome JSON, plain or .gz), Nsight Systems exports (nsys export --type sqlite), \
