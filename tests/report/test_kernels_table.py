@@ -45,6 +45,11 @@ def test_ranks_that_say_the_same_share_a_row() -> None:
     assert "both ranks ran the same in direct, decomposed" in text
 
 
+def test_files_that_differ_in_their_rank_only_share_a_heading() -> None:
+    heading = printed(answer(program(0), program(1), program(2))).splitlines()[0]
+    assert "rank0.json, rank1.json and 1 more: kineto, ranks 0-2 of 2, nccl" == heading
+
+
 def test_ranks_that_differ_have_rows_of_their_own_and_the_difference_is_said() -> None:
     text = printed(answer(program(0), program(1, num_all_reduces=4)))
     assert "ranks differ in direct: rank 0: single-kernel (5 all_reduce); rank 1: single-kernel (4 all_reduce)" in text

@@ -18,6 +18,7 @@ from rsag.report.kernel_evidence import (
     count_all,
     counts,
     kernels_table,
+    numbers,
     span_of,
     transfers_table,
 )
@@ -44,8 +45,8 @@ Places = list[tuple[SourceRow, RangeRow]]
 
 def print_kernels(document: KernelsDocument, out: Console) -> None:
     """Ranges, reasons, agreement, waiting, names, calls, limits, what was skipped: what is empty is left out."""
-    for source in document.sources:
-        out.print(_heading(source), style="dim", soft_wrap=True)
+    for heading in _headings(document.sources):
+        out.print(heading, style="dim", soft_wrap=True)
     groups = _folded(document)
     shown = _most(groups)
     if groups:
@@ -74,12 +75,20 @@ def _print_table(table: Table, out: Console) -> None:
     out.print(table)
 
 
-def _heading(source: SourceRow) -> str:
-    parts = [source.format]
-    if source.rank is not None:
-        parts.append(f"rank {source.rank}" + (f" of {source.world_size}" if source.world_size else ""))
-    parts += [part for part in (source.backend, source.library_version, source.tool) if part]
-    return f"{Path(source.path).name}: {', '.join(parts)}"
+def _headings(sources: Sequence[SourceRow]) -> list[str]:
+    """Who wrote each file; files that differ in nothing but name and rank on one line."""
+    alike: dict[tuple[str | int | None, ...], list[SourceRow]] = defaultdict(list)
+    for source in sources:
+        key = (source.format, source.world_size, source.backend, source.library_version, source.tool)
+        alike[key].append(source)
+    headings = []
+    for (kind, world_size, *said), files in alike.items():
+        ranks = sorted(source.rank for source in files if source.rank is not None)
+        rank = f"rank{'s' if len(ranks) > 1 else ''} {numbers(ranks)}" if ranks else ""
+        rank += f" of {world_size}" if ranks and world_size else ""
+        described = ", ".join(str(part) for part in (kind, rank, *said) if part)
+        headings.append(f"{_some([Path(source.path).name for source in files], 2)}: {described}")
+    return headings
 
 
 def _folded(document: KernelsDocument) -> list[Places]:
@@ -169,20 +178,13 @@ def _where(group: Places) -> str:
     parts = []
     if None not in ranks:
         distinct = sorted({rank for rank in ranks if rank is not None})
-        parts.append(f"rank{'s' if len(distinct) > 1 else ''} {_numbers(distinct)}")
+        parts.append(f"rank{'s' if len(distinct) > 1 else ''} {numbers(distinct)}")
     else:
         pids = sorted({row.pid for _, row in group if row.pid is not None})
-        parts += [f"pid {_numbers(pids)}"] if pids else []
+        parts += [f"pid {numbers(pids)}"] if pids else []
     devices = sorted({row.device for _, row in group if row.device is not None})
-    parts += [f"device{'s' if len(devices) > 1 else ''} {_numbers(devices)}"] if devices else []
+    parts += [f"device{'s' if len(devices) > 1 else ''} {numbers(devices)}"] if devices else []
     return ", ".join(parts)
-
-
-def _numbers(numbers: Sequence[int]) -> str:
-    """`0-7` for a run of numbers, else `0, 2, 5`."""
-    if len(numbers) > 2 and numbers == list(range(numbers[0], numbers[-1] + 1)):
-        return f"{numbers[0]}-{numbers[-1]}"
-    return ", ".join(map(str, numbers))
 
 
 def _reason_lines(document: KernelsDocument, groups: Iterable[Places]) -> list[Text]:
