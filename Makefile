@@ -9,8 +9,8 @@ READY  := $(VENV)/.ready
 help:            ## this list
 	@grep -hE '^[a-z]+: .*##' $(MAKEFILE_LIST) | sed -E 's/:[^#]*## */\t/'
 
-demo: $(READY)   ## prove, then test on four real processes; writes runs/<UTC>/
-	@$(BIN)/rsag run
+demo: $(READY)   ## every experiment on four real processes, at sizes cut for it; writes runs/<UTC>/
+	@$(BIN)/rsag run --preset demo
 
 test: $(READY)   ## the whole suite, real processes included
 	@$(BIN)/python -m pytest $(PYTEST_ARGS)

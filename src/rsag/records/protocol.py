@@ -1,10 +1,13 @@
-"""protocols.json: what NCCL's own log says it chose for each arm, in a pass that is not timed."""
+"""protocols.json: what NCCL's own log says it was asked for and chose, in a pass that is not timed."""
 
 from __future__ import annotations
 
 import re
 from dataclasses import dataclass
-from typing import ClassVar, Literal
+from typing import ClassVar, Literal, Protocol
+
+from rsag.records.execution import LoggedCount
+from rsag.records.latency import Buffers
 
 # 2.20 to 2.22 name neither function nor channels; up to 2.23 algorithm and protocol are numbers; then names, channels.
 _TUNING = re.compile(
@@ -74,6 +77,48 @@ def _named(word: str, names: tuple[str, ...]) -> str:
     return names[int(word)] if word.isascii() and word.isdecimal() and int(word) < len(names) else word
 
 
+_CALL = re.compile(
+    r"(?P<function>\w+): opCount (?P<sequence>[0-9a-f]{1,16}) sendbuff \S+ recvbuff \S+ count (?P<count>\d{1,20}) "
+    r"datatype (?P<dtype>\w+) op (?P<op>\w+) root -?\d+ comm (?P<comm>0x[0-9a-f]{1,16}) \[nranks=(?P<num_ranks>\d{1,9})"
+)
+# ncclDataType_t and ncclRedOp_t (nccl.h); operators beyond these are made by ncclRedOpCreatePreMulSum.
+_DTYPES = (
+    *("int8", "uint8", "int32", "uint32", "int64", "uint64", "float16", "float32", "float64", "bfloat16"),
+    *("float8_e4m3", "float8_e5m2"),
+)
+_OPERATORS = ("sum", "product", "max", "min", "avg")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LoggedCall:
+    """One call of NCCL's API as its log has it: `count` is the call's own argument, in elements of `dtype`."""
+
+    function: str
+    count: int
+    dtype: str
+    op: str
+    communicator: str
+    num_ranks: int
+    sequence: int
+
+    @classmethod
+    def parse(cls, line: str) -> LoggedCall | None:
+        """From a line of NCCL_DEBUG_SUBSYS=COLL as NCCL 2.20 to 2.30 write it; None for any other line."""
+        found = _CALL.search(line)
+        if found is None:
+            return None
+        op = _named(found["op"], _OPERATORS)
+        return cls(
+            function=found["function"],
+            count=int(found["count"]),
+            dtype=_named(found["dtype"], _DTYPES),
+            op="premul_sum" if op.isdecimal() else op,
+            communicator=found["comm"],
+            num_ranks=int(found["num_ranks"]),
+            sequence=int(found["sequence"], 16),
+        )
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ProtocolRow:
     """The choices for one call of one arm at one payload."""
@@ -81,7 +126,25 @@ class ProtocolRow:
     kind: Literal["protocol"] = "protocol"
     bytes: int
     composition: str
+    buffers: Buffers = Buffers.PLAIN
     choices: tuple[Choice, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CountsRow:
+    """What one call of a composition asked NCCL for."""
+
+    kind: Literal["counts"] = "counts"
+    counts: tuple[LoggedCount, ...]
+
+
+class _Arm(Protocol):
+    """A TimedArm, or a row about one."""
+
+    @property
+    def composition(self) -> str: ...
+    @property
+    def buffers(self) -> Buffers: ...
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -90,7 +153,9 @@ class Protocols:
     version: ClassVar[int] = 1
 
     rows: tuple[ProtocolRow, ...]
+    counts: tuple[LoggedCount, ...] = ()
 
-    def of(self, payload: int, composition: str) -> tuple[Choice, ...]:
-        """What was chosen, or nothing where it was not looked at."""
-        return next((row.choices for row in self.rows if (row.bytes, row.composition) == (payload, composition)), ())
+    def of(self, payload: int, arm: _Arm) -> tuple[Choice, ...]:
+        """What was chosen for this arm, or nothing where it was not looked at."""
+        asked = (payload, arm.composition, arm.buffers)
+        return next((row.choices for row in self.rows if (row.bytes, row.composition, row.buffers) == asked), ())
