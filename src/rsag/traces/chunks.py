@@ -26,7 +26,7 @@ def is_gzip(head: bytes) -> bool:
     return head.startswith(_GZIP_MAGIC)
 
 
-def inflate_head(head: bytes, num_bytes: int = 1 << 16) -> bytes:
+def inflate_head(head: bytes, num_bytes: int) -> bytes:
     """The first bytes of a file as it was before it was compressed, given the first bytes as stored."""
     if not is_gzip(head):
         return head

@@ -16,9 +16,10 @@ from rsag.traces.events import Capture, Format, Limit, LimitCode, Origin, RangeK
 from rsag.traces.kineto_helper import Helper
 from rsag.traces.kineto_joined import Kept, join
 from rsag.traces.kineto_rows import rows_of
-from rsag.traces.skips import Skips, int64
+from rsag.traces.skips import Skips, int64, printable
 
-_FIRST_KEYS = (b'"traceEvents"', b'"schemaVersion"', b'"deviceProperties"', b'"distributedInfo"', b'"ph"')
+_HEAD_BYTES = 64 << 10
+_FIRST_KEYS = (b'"traceEvents"', b'"deviceProperties"', b'"distributedInfo"')
 _BASE = re.compile(rb'"baseTimeNanoseconds"\s*:\s*(\d{1,19})\b')
 _DISTRIBUTED = re.compile(rb'"distributedInfo"\s*:\s*(?=\{)')
 _SCHEMA = re.compile(rb'"schemaVersion"\s*:\s*(\d{1,9})\b')
@@ -26,8 +27,10 @@ _SCHEMA = re.compile(rb'"schemaVersion"\s*:\s*(\d{1,9})\b')
 
 def sniff(head: bytes, _path: Path) -> bool:
     """Whether a file that begins like this (up to 64 KiB as stored) is a Chrome trace."""
-    text = inflate_head(head).removeprefix(b"\xef\xbb\xbf").lstrip()
-    return text.startswith((b"{", b"[")) and any(key in text for key in _FIRST_KEYS)
+    text = inflate_head(head, _HEAD_BYTES).removeprefix(b"\xef\xbb\xbf").lstrip()
+    if text.startswith(b"["):
+        return b'"ph"' in text
+    return text.startswith(b"{") and any(key in text for key in _FIRST_KEYS)
 
 
 def read(path: Path, max_bytes: int = MAX_BYTES) -> Capture:
@@ -72,8 +75,8 @@ def _origin(around: bytes) -> Origin:
     return Origin(
         rank=int64(job.get("rank")),
         world_size=int64(job.get("world_size")),
-        backend=backend if isinstance(backend, str) else None,
-        library_version=f"NCCL {version}" if isinstance(version, str) and version != "unknown" else None,
+        backend=printable(backend) if isinstance(backend, str) else None,
+        library_version=f"NCCL {printable(version)}" if isinstance(version, str) and version != "unknown" else None,
         tool=f"torch.profiler, schema {int(schema[1])}" if schema else "torch.profiler",
     )
 
@@ -117,6 +120,6 @@ def _limits(kept: Kept, damage: str | None) -> Iterator[Limit]:
     if told and all(metadata is None or metadata.in_numel is None for metadata in told):
         yield Limit(
             code=LimitCode.NO_COUNTS,
-            message="no counts and dtypes of collectives were captured; torch 2.2 and later record them for calls "
-            "through torch.distributed with NCCL, and record_shapes=True for those with Gloo",
+            message="no counts and dtypes of collectives were captured: graph replays and calls outside of "
+            "torch.distributed have none; torch 2.2 and later record them, for Gloo with record_shapes=True",
         )

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 from rsag.traces.events import Call, CallSource, DeviceOperation, Launch, Metadata, Range
 from rsag.traces.kineto_rows import DeviceRow, HostRow, Rows
+from rsag.traces.skips import printable
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -66,7 +67,7 @@ def _launches(rows: Rows, correlations: Collection[int], base_ns: int) -> Iterat
                 start_ns=base_ns + start_ns,
                 end_ns=base_ns + end_ns,
                 correlation=correlation,
-                api=api,
+                api=printable(api),
             )
     del rows.calls[:]
 

@@ -21,7 +21,7 @@ from rsag.traces.blocks import Block, Event
 from rsag.traces.events import CallSource, Metadata, OperationKind, RangeKind
 from rsag.traces.kernel_names import is_communication
 from rsag.traces.kineto_values import InvalidRowError, arguments, collective_of_operator, collective_of_record, times
-from rsag.traces.skips import Skips, int64
+from rsag.traces.skips import Skips, int64, printable
 
 _COPIES = ("DtoD", "PtoP", "DeviceToDevice")
 _OPERATORS = ("c10d::", "_c10d_functional", "symm_mem::")
@@ -122,7 +122,7 @@ def _on_device(rows: Rows, kind: OperationKind, event: Event, start_ns: int, end
     rows.device.append(
         DeviceRow(
             kind=kind,
-            name=sys.intern(event.name),
+            name=sys.intern(printable(event.name)),
             start_ns=start_ns,
             end_ns=end_ns,
             device=device,
@@ -187,7 +187,7 @@ def _on_host(
     process, thread = _host_thread(event)
     rows.host.append(
         HostRow(
-            name=sys.intern(event.name),
+            name=sys.intern(printable(event.name)),
             kind=kind,
             process=process,
             thread=thread,

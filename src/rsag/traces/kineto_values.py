@@ -11,7 +11,7 @@ import msgspec
 
 from rsag.traces.blocks import Event
 from rsag.traces.events import Metadata
-from rsag.traces.skips import int64
+from rsag.traces.skips import int64, printable
 
 _LAST_NS, _LONGEST_US = 1 << 62, 1 << 42  # a start and a duration together fit 64 bits; the latter is exact in a double
 _POINT = ord(".")  # three digits before the end: Kineto's own way to write a time, worth a way of its own
@@ -108,11 +108,11 @@ def collective_of_record(args: dict[str, object]) -> Metadata | None:
     group = args.get("Process Group Name", args.get("Process Group ID"))
     ranks = args.get("Process Group Ranks")
     return _metadata(
-        collective=collective,
+        collective=printable(collective),
         in_numel=int64(args.get("In msg nelems", args.get("In msg size"))),  # elements in both, also in torch 2.2
         out_numel=int64(args.get("Out msg nelems", args.get("Out msg size"))),
         dtype=_text(args.get("dtype")),
-        group=None if group is None else str(group),
+        group=None if group is None else printable(str(group)),
         group_size=int64(args.get("Group size")),
         group_ranks=_ranks(ranks) if isinstance(ranks, str) else None,
         sequence=int64(args.get("Seq")),
@@ -123,7 +123,7 @@ def collective_of_operator(name: str, args: dict[str, object]) -> Metadata:
     """What an operator's or annotation's name and shapes say of a collective: shapes only with record_shapes."""
     shapes, types = args.get("Input Dims"), args.get("Input type")
     if not isinstance(shapes, list) or not isinstance(types, list):
-        return _metadata(collective=name)
+        return _metadata(collective=printable(name))
     operands = list(zip(shapes, types))
     input_at, output_at = _OPERANDS.get(name, (0, None))
     given = operands[input_at] if input_at is not None and input_at < len(operands) else (None, None)
@@ -175,4 +175,4 @@ def _ranks(text: str) -> tuple[int, ...] | None:
 
 
 def _text(value: object) -> str | None:
-    return value if isinstance(value, str) else None
+    return printable(value) if isinstance(value, str) else None
