@@ -9,8 +9,8 @@ import tarfile
 from pathlib import Path
 
 import pytest
-from captured import OWN, PUBLIC
 
+from captured import OWN, PUBLIC
 from rsag.analyze.kernels import read_kernels
 from rsag.errors import UsageError
 from rsag.records.kernels import (

@@ -248,7 +248,7 @@ def test_a_recording_is_known_by_its_beginning(recorded: Find, tmp_path: Path, n
         b'{"version": "2.10", "pg_config": {}, "entries": []}',
         b'{"schema": "1.1.0-chakra.0.0.4", "nodes": []}',
         b'dlrm_kineto/worker0.json\0\0{"traceEvents": []}',
-        gzip.compress(b"NVTX Range,Style\n"),
+        gzip.compress(b"NVTX Range,Style\n", mtime=0),
         b"\x1f\x8b broken",
     ],
 )
