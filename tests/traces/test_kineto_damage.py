@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from kineto_files import GEMM, Row, codes, in_kineto_layout, kernel, launch, read_bytes, read_rows, row, trace
 
 from rsag.errors import UsageError
-from rsag.traces import chunks
+from rsag.traces import blocks, chunks
 from rsag.traces.events import Capture, LimitCode
 from rsag.traces.kineto import read
 
@@ -206,6 +206,22 @@ def test_a_gzip_bomb_is_left_as_soon_as_it_has_grown_like_no_trace_does(
     path.write_bytes(gzip.compress(b'{"traceEvents": [' + b" " * (8 << 20)))
     with pytest.raises(UsageError, match="grows like no trace does"):
         read(path)
+
+
+@pytest.mark.parametrize("event", ["1", "}, {"])
+def test_a_list_of_anything_but_events_is_given_up(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, event: str) -> None:
+    monkeypatch.setattr(blocks, "_MAX_SKIPPED", 1_000)
+    with pytest.raises(UsageError, match="hardly any event in this file can be read"):
+        read_bytes(tmp_path, f'{{"traceEvents": [{",".join([event] * 400_000)}]}}'.encode())
+
+
+def test_many_broken_events_among_more_good_ones_are_read_around(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(blocks, "_MAX_SKIPPED", 10)
+    rows = [row_text for one in range(3000) for row_text in (json.dumps(kernel(one)), KERNEL, '{"broken"}')]
+    capture = read_bytes(tmp_path, in_kineto_layout(rows))
+    assert (6000, 3000) == (len(capture.operations), capture.quarantine.num_skipped)
 
 
 # -- anything --------------------------------------------------------------------------------------------------------

@@ -35,6 +35,7 @@ _NOT_A_NUMBER = re.compile(r"(?<=[:\[,\s])[-+]?(?:nan|inf|infinity)(?=\s*[,}\]])
 _BOUNDS = json.JSONDecoder(strict=False, parse_float=str, parse_int=str)  # int() refuses very long numbers
 _LONGEST_TOKEN = 16  # of what JSON allows outside of strings, numbers apart
 
+_MAX_SKIPPED = 100_000  # where most are: each costs much more time than an event that can be read
 _MAX_HEAD_BYTES = 64 << 20
 _MAX_EVENT_BYTES = 16 << 20
 _MAX_TAIL_BYTES = 4 << 20
@@ -94,7 +95,7 @@ class EventReader:
     def blocks(self, chunks: Iterable[bytes], offer: Offer | None = None) -> Iterator[Block]:
         """All blocks but those that `offer` takes, which are read with `lone_block`.
 
-        Raises UsageError where the file has no list of events.
+        Raises UsageError where the file has no list of events, or hardly any in it that can be read.
         """
         chunks = iter(chunks)
         text = b""
@@ -187,6 +188,13 @@ class EventReader:
     def _skip(self, at: int, reason: str) -> None:
         self.skips.seen()
         self.skips.skip(self._offset + at, reason)
+        num_skipped, num_seen = self.skips.num_skipped, self.skips.num_seen
+        if num_skipped > _MAX_SKIPPED and 2 * num_skipped > num_seen:
+            raise UsageError(
+                "hardly any event in this file can be read",
+                got=f"{num_skipped:,} of the first {num_seen:,} that cannot",
+                do="export the trace again",
+            )
 
 
 def _last_boundary(text: bytes) -> tuple[int, int] | None:

@@ -17,7 +17,7 @@ MAX_RATIO = 200
 """The most that a gzip file may grow: traces grow 10 to 40 times, and deflate's own limit is 1032."""
 
 _RATIO_FROM_BYTES = 256 << 20  # a small file may be as regular as it likes
-_CHUNK_BYTES = 1 << 19
+_CHUNK_BYTES = 384 << 10  # two of them fit into a pipe
 _GZIP_MAGIC = b"\x1f\x8b"
 _GZIP = 31  # zlib's word for "with gzip's header and checksum"
 

@@ -34,11 +34,14 @@ def sniff(head: bytes, _path: Path) -> bool:
 
 
 def read(path: Path, max_bytes: int = MAX_BYTES) -> Capture:
-    """All in the trace that bears on communication, in memory that does not grow with the file.
+    """All in the trace that bears on communication, in memory that grows with what is kept and not with the file.
 
     Times are on the host's clock where the file says its base, so that several ranks' files can be laid side by side.
-    `max_bytes` bounds the decompressed file, 64 GiB by default. Raises UsageError for a file without events, and for
-    one that is larger than that or grows more than 200 times and beyond 256 MiB when it is decompressed.
+    `max_bytes` bounds the decompressed file, 64 GiB by default.
+
+    Raises UsageError for a file that has no events or hardly any that can be read, that is larger than `max_bytes`, or
+    that grows more than 200 times and beyond 256 MiB when it is decompressed; RunFailedError where the second process,
+    which helps with large files, dies.
     """
     skips = Skips()
     chunks, reader = Chunks(path, max_bytes), EventReader(skips)

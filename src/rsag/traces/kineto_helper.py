@@ -18,18 +18,21 @@ from contextlib import AbstractContextManager, suppress
 from types import TracebackType
 from typing import IO, BinaryIO
 
-from rsag.errors import RunFailedError
+from rsag.errors import RunFailedError, UsageError
 from rsag.traces.blocks import EventReader
 from rsag.traces.kineto_rows import Rows, rows_of
 from rsag.traces.skips import Skips
 
 _WORTH_IT_BYTES = 64 << 20  # starting it takes about as long as reading 20 MiB
-_PIPE_BYTES = 1 << 20  # two blocks, and the most that Linux allows without privileges
+_PIPE_BYTES = 1 << 20  # room for two blocks; the most that Linux allows without privileges
 _HEADER = struct.Struct("=QQ")  # offset and length of the block that follows
 
 
 class Helper(AbstractContextManager["Helper"]):
-    """Takes blocks once a file has turned out to be large. Leaving the context ends the process, whatever happened."""
+    """Takes blocks once a file has turned out to be large; on Linux, whose pipes can be asked for their room.
+
+    Leaving the context ends the process, whatever happened.
+    """
 
     def __init__(self, worth_it_bytes: int = _WORTH_IT_BYTES) -> None:
         self._worth_it_bytes = worth_it_bytes
@@ -38,7 +41,7 @@ class Helper(AbstractContextManager["Helper"]):
 
     def offer(self, offset: int, body: bytes) -> bool:
         """Whether the process takes this block: not while it is busy, nor in a small file, nor on a single core."""
-        if offset < self._worth_it_bytes or len(os.sched_getaffinity(0)) < 2:
+        if offset < self._worth_it_bytes or sys.platform != "linux" or len(os.sched_getaffinity(0)) < 2:
             return False
         process = self._process or self._start()
         if process.stdin is None or self._room_bytes - _num_unread(process.stdin) < _HEADER.size + len(body):
@@ -92,9 +95,9 @@ def _num_unread(pipe: IO[bytes]) -> int:
 def _died(process: subprocess.Popen[bytes]) -> RunFailedError:
     process.kill()
     return RunFailedError(
-        "the second process that read this trace has failed",
+        "the second process that reads this trace has failed",
         got=f"exit code {process.wait()}",
-        do="free some memory, or read on one core (taskset -c 0), which takes no second process",
+        do="free some memory, or read on one core (taskset -c 0), where there is no second process",
     )
 
 
@@ -117,4 +120,7 @@ def main() -> None:
 
 
 if __name__ == "__main__":
-    main()
+    try:
+        main()
+    except UsageError as error:  # the first process says that its part of the file could not be read
+        sys.exit(str(error))
