@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 import click
 
 from rsag.cli.options import json_option, print_json
+from rsag.cli.page import try_report, write_text
 from rsag.cli.timing import Timing, plan_memory_of, plan_timing, timing_options
 from rsag.errors import ExitCode, UsageError, unknown_name
 
@@ -122,10 +123,14 @@ def _run(plan: Plan, directory: Path, started: datetime) -> Verdict:
     circumstances = lab.Circumstances(environment=os.environ, started_utc=started, command=command_line)
     try:
         with Progress(plan, console(stderr=True)).live() as progress:
-            return lab.run_plan(plan, directory, circumstances, say=progress.say, watch=progress.watch)
-    except BaseException:
+            verdict = lab.run_plan(plan, directory, circumstances, say=progress.say, watch=progress.watch)
+    except BaseException as error:
+        if isinstance(error, Exception):
+            try_report(directory)
         click.echo(f"rsag: what was recorded is in {directory}", err=True)
         raise
+    try_report(directory)
+    return verdict
 
 
 def _run_launches(plan: Plan, directory: Path, launches: int, as_json: bool) -> int:
@@ -154,21 +159,13 @@ def _gate(verdict: Verdict, gates: list[FailOn], junit_file: Path | None) -> int
     breaches = fails(verdict.latency, gates)
     if junit_file is not None:
         named = [("rsag.fail-on", breach.message.partition(": ")[0], breach.message) for breach in breaches]
-        _write(junit_file, junit(verdict, named))
+        write_text(junit_file, junit(verdict, named))
     for breach in breaches:
         click.echo(f"rsag: --fail-on: {breach.message}", err=True)
     code = exit_code(verdict.outcome.value)
     if code or not breaches:
         return code
     return min(breach.exit_code for breach in breaches)  # a regression that is shown goes before an answer that lacks
-
-
-def _write(path: Path, text: str) -> None:
-    try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_text(text, encoding="utf-8")
-    except OSError as error:
-        raise UsageError(f"{path} cannot be written", got=error.strerror, do="name another path") from error
 
 
 def exit_code(outcome: str) -> int:

@@ -1,0 +1,308 @@
+"""The times of a run: for each case a line per arm, its cycles in the order they ran, and the ratios over all sizes."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from enum import Enum
+
+from rsag.records.latency import ArmRole, LatencyPlan, LatencyRow, TimeOutcome, cycle_order
+from rsag.records.plan import Plan
+from rsag.records.rundir import VERDICT
+from rsag.report.names import arm_name, case_heading, case_name, kind_name
+from rsag.report.page.figures import NOTHING, Figure, counted, number, percent, word
+from rsag.report.page.ranks import RankRows
+from rsag.report.page.words import Words
+
+MOST_DETAILED = 24
+"""So many cases have a table and a plot of their own."""
+
+MOST_LISTED = 400
+"""So many lines has the table of all ratios."""
+
+MOST_TIMINGS = 60_000
+"""So many single times are in the page; cases beyond have their table alone."""
+
+
+class Standing(str, Enum):
+    """How an arm stands to the direct one."""
+
+    ACCEPTED = "accepted"  # there is an answer: faster, slower, equivalent
+    REFUSED = "refused"  # the noise does not support one
+    INVALID = "invalid"
+    REFERENCE = "reference"
+    APART = "apart"  # not compared
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ArmLine:
+    """One arm of one case: raw times always, a ratio only where it was given."""
+
+    arm: str
+    role: ArmRole
+    standing: Standing
+    median: Figure
+    p95: Figure
+    p99: Figure
+    cv: Figure
+    fastest: Figure
+    gbps: Figure
+    rounds: Figure
+    outcome: Figure
+    ratio: Figure | None
+    interval: Figure | None
+    cv_rule: Figure | None
+    choices: Figure | None
+    reasons: tuple[Figure, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Cycles:
+    """One case's times in the order they were taken, for its plot.
+
+    `ns[arm][cycle]` is the slowest rank's, `place[cycle][arm]` when in its cycle the arm ran, from 0. `band_ns` is
+    where the direct arm lies when it is compared with itself: its median times the control's interval.
+    """
+
+    arms: tuple[str, ...]
+    roles: tuple[ArmRole, ...]
+    cycles_per_round: int
+    ns: tuple[tuple[int, ...], ...]
+    place: tuple[tuple[int, ...], ...]
+    band_ns: tuple[float, float] | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CaseView:
+    """`index` counts the cases of the verdict. `cycles` is None where they are not shown: `why` says so."""
+
+    index: int
+    name: str
+    heading: str
+    lines: tuple[ArmLine, ...]
+    cycles: Cycles | None
+    why: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RatioPoint:
+    """One compared arm at one size, for the plot; without a ratio only its interval is drawn."""
+
+    bytes: int
+    case: str
+    kind: str
+    arm: str
+    role: ArmRole
+    standing: Standing
+    outcome: str
+    ratio: float | None
+    low: float | None
+    high: float | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RatioLine:
+    """One row of the table behind that plot."""
+
+    case: str
+    line: ArmLine
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TimesView:
+    """`num_cases` are all of the run, of which `cases` are shown one by one."""
+
+    num_cases: int
+    cases: tuple[CaseView, ...]
+    points: tuple[RatioPoint, ...]
+    listed: tuple[RatioLine, ...]
+    num_compared: int
+
+
+# --------------------------------------------------------------------------------------------------------- the cases
+
+
+Indexed = tuple[int, LatencyRow]
+
+
+def by_case(plan: Plan | None, rows: Sequence[LatencyRow]) -> list[list[Indexed]]:
+    """The verdict's rows, each with its index, case by case: by the plan's arms, else each begins with the direct one."""
+    num_arms = None if plan is None or plan.latency is None else len(plan.latency.arms)
+    cases: list[list[Indexed]] = []
+    for index, row in enumerate(rows):
+        begins = row.role is ArmRole.DIRECT if num_arms is None else index % num_arms == 0
+        if begins or not cases:
+            cases.append([])
+        cases[-1].append((index, row))
+    return cases
+
+
+def detailed_cases(plan: Plan | None) -> range:
+    """The plan's cases whose rounds are read."""
+    return range(0 if plan is None or plan.latency is None else min(len(plan.latency.cases), MOST_DETAILED))
+
+
+def view_times(
+    plan: Plan | None, rows: Sequence[LatencyRow], ranks: Sequence[RankRows], words: Words
+) -> TimesView:
+    """What the verdict says of every case, and of the first ones the cycles from the rank files."""
+    cases = by_case(plan, rows)
+    room = MOST_TIMINGS
+    views = []
+    for number_of, case in enumerate(cases[:MOST_DETAILED]):
+        cycles, why = _cycles(plan, number_of, case, ranks)
+        if cycles is not None:
+            room -= sum(map(len, cycles.ns))
+            if room < 0:
+                cycles, why = None, "room"
+        views.append(
+            CaseView(
+                index=number_of,
+                name=case_name(case[0][1]),
+                heading=case_heading(case[0][1], among=rows),
+                lines=tuple(_line(index, row) for index, row in case),
+                cycles=cycles,
+                why=words(f"time.why_{why}") if why else "",
+            )
+        )
+    compared = [(index, row) for case in cases for index, row in case if row.role.is_compared]
+    return TimesView(
+        num_cases=len(cases),
+        cases=tuple(views),
+        points=tuple(_point(row) for _, row in compared),
+        listed=tuple(RatioLine(case=case_name(row), line=_line(index, row)) for index, row in compared[:MOST_LISTED]),
+        num_compared=len(compared),
+    )
+
+
+def standing(row: LatencyRow) -> Standing:
+    if row.outcome is None:
+        return Standing.REFERENCE if row.role is ArmRole.DIRECT else Standing.APART
+    if row.outcome is TimeOutcome.INVALID:
+        return Standing.INVALID
+    return Standing.REFUSED if row.outcome is TimeOutcome.INCONCLUSIVE else Standing.ACCEPTED
+
+
+def _line(index: int, row: LatencyRow) -> ArmLine:
+    def at(key: str) -> str:
+        return f"{VERDICT}: latency[{index}].{key}"
+
+    stands = standing(row)
+    moves = row.role is not ArmRole.NULL
+    return ArmLine(
+        arm=arm_name(row),
+        role=row.role,
+        standing=stands,
+        median=number(row.median_us, 1, at("median_us")),
+        p95=number(row.p95_us, 1, at("p95_us")),
+        p99=number(row.p99_us, 1, at("p99_us")),
+        cv=percent(row.cv, at("cv")),
+        fastest=number(row.min_median_us, 1, at("min_median_us")),
+        gbps=number(row.gbps, 3, at("gbps")) if moves else counted(NOTHING, at("gbps")),
+        rounds=number(row.rounds, 0, at("rounds")),
+        outcome=_outcome(row, stands, at("outcome")),
+        ratio=None if row.ratio is None else number(row.ratio, 3, at("ratio")),
+        interval=None if row.interval is None or stands is Standing.INVALID else _interval(row, at("interval")),
+        cv_rule=_cv_rule(row, at("cv_ratio")),
+        choices=counted(", ".join(row.protocols), at("protocols[*]")) if row.protocols else None,
+        reasons=tuple(
+            Figure(
+                text=f"{reason.code.value}: {reason.message}", source=at(f"reasons[{place}].message"), value=reason.message
+            )
+            for place, reason in enumerate(row.reasons)
+        ),
+    )
+
+
+def _outcome(row: LatencyRow, stands: Standing, source: str) -> Figure:
+    if row.outcome is not None:
+        return word(row.outcome.value, source)
+    return Figure(text="reference" if stands is Standing.REFERENCE else NOTHING, source=source)
+
+
+def _interval(row: LatencyRow, source: str) -> Figure:
+    assert row.interval is not None
+    low, high = row.interval
+    return Figure(text=f"[{low:.3f}, {high:.3f}]", source=source, value=list(row.interval))
+
+
+def _cv_rule(row: LatencyRow, source: str) -> Figure | None:
+    if not row.role.is_compared:
+        return None
+    if row.median_us is None or row.outcome is TimeOutcome.INVALID:
+        return Figure(text=NOTHING, source=source)
+    return Figure(text="unstable" if row.cv_ratio is None else f"{row.cv_ratio:.3f}", source=source, value=row.cv_ratio)
+
+
+def _point(row: LatencyRow) -> RatioPoint:
+    low, high = (None, None) if row.interval is None else row.interval
+    return RatioPoint(
+        bytes=row.bytes,
+        case=case_name(row),
+        kind=f"{row.clock.value}, {kind_name(row)}",
+        arm=arm_name(row),
+        role=row.role,
+        standing=standing(row),
+        outcome="" if row.outcome is None else row.outcome.value,
+        ratio=row.ratio,
+        low=low,
+        high=high,
+    )
+
+
+# -------------------------------------------------------------------------------------------------------- the cycles
+
+
+def _cycles(
+    plan: Plan | None, case: int, rows: Sequence[Indexed], ranks: Sequence[RankRows]
+) -> tuple[Cycles | None, str]:
+    """The counted cycles of one case, or the word for why there are none to show."""
+    timing = None if plan is None else plan.latency
+    if plan is None or timing is None or case >= len(timing.cases) or len(rows) != len(timing.arms):
+        return None, "plan"
+    rounds = _whole_rounds(timing, case, plan.world_size, ranks)
+    if not rounds:
+        return None, "rounds"
+    first = timing.warmup_cycles
+    ns: list[list[int]] = [[] for _ in timing.arms]
+    place: list[tuple[int, ...]] = []
+    for number_of, of_ranks in rounds.items():
+        for arm, times in enumerate(ns):
+            times += [max(of_cycle) for of_cycle in zip(*(own[arm][first:] for own in of_ranks))]
+        order = cycle_order(timing, plan.seed, case, number_of)[first:]
+        place += [tuple(of_cycle.index(arm) for arm in range(len(timing.arms))) for of_cycle in order]
+    cycles = Cycles(
+        arms=tuple(arm_name(arm) for arm in timing.arms),
+        roles=tuple(arm.role for arm in timing.arms),
+        cycles_per_round=2 * timing.blocks,
+        ns=tuple(map(tuple, ns)),
+        place=tuple(place),
+        band_ns=_band(rows),
+    )
+    return cycles, ""
+
+
+def _whole_rounds(
+    timing: LatencyPlan, case: int, world_size: int, ranks: Sequence[RankRows]
+) -> Mapping[int, list[tuple[tuple[int, ...], ...]]]:
+    """Round -> each rank's times: the rounds that every rank has, in their order, up to the first that one has not."""
+    if len(ranks) < world_size:
+        return {}
+    shape = {(timing.warmup_cycles + 2 * timing.blocks,) * len(timing.arms)}
+    rounds = {}
+    for number_of in itertools.count():
+        of_ranks = [rows.rounds[case][number_of].ns for rows in ranks if number_of in rows.rounds.get(case, {})]
+        if len(of_ranks) < len(ranks) or {tuple(map(len, ns)) for ns in of_ranks} != shape:
+            return rounds
+        rounds[number_of] = of_ranks
+    return rounds
+
+
+def _band(rows: Sequence[Indexed]) -> tuple[float, float] | None:
+    direct = next((row for _, row in rows if row.role is ArmRole.DIRECT), None)
+    control = next((row for _, row in rows if row.role is ArmRole.CONTROL), None)
+    if direct is None or control is None or direct.median_us is None or control.interval is None:
+        return None
+    low, high = control.interval
+    return 1e3 * direct.median_us * low, 1e3 * direct.median_us * high
