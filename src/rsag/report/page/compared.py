@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from rsag.records.compare import Comparison, CompareRow, Side
+from rsag.records.compare import CompareRow, Comparison, Side
 from rsag.records.latency import TimeOutcome
 from rsag.report.names import arm_name, case_name, kind_name
 from rsag.report.page.times import Standing

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
+from rsag.records.latency import Reason
 from rsag.units import format_bytes
 
 NOTHING = "–"
@@ -47,9 +49,19 @@ def counted(text: str, source: str) -> Figure:
     return Figure(text=text, source=source)
 
 
-def spread(values: list[float | None], source: str) -> Figure:
+def first_of_each(reasons: Iterable[Reason]) -> dict[str, str]:
+    """Each code once, with its first message."""
+    found: dict[str, str] = {}
+    for reason in reasons:
+        found.setdefault(reason.code.value, reason.message)
+    return found
+
+
+def spread(values: Sequence[float | None], source: str) -> Figure:
     """Bytes over ranks, from the least to the most."""
     known = sorted(value for value in values if value is not None)
     if not known:
         return Figure(text=NOTHING, source=source)
-    return Figure(text=" to ".join(dict.fromkeys(format_bytes(value) for value in (known[0], known[-1]))), source=source)
+    return Figure(
+        text=" to ".join(dict.fromkeys(format_bytes(value) for value in (known[0], known[-1]))), source=source
+    )

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from rsag.records.memory import MemoryLedger, MemoryMoment, MemoryRow, MemoryVerdict, PredictedMemory, PredictedMoment
 from rsag.records.plan import Plan
 from rsag.records.rundir import PLAN, VERDICT
-from rsag.report.page.figures import NOTHING, Figure, counted, size, spread
+from rsag.report.page.figures import NOTHING, Figure, counted, first_of_each, size, spread
 from rsag.report.page.ranks import RankRows
 from rsag.report.page.words import Words
 
@@ -18,7 +18,7 @@ MOST_MOMENTS = 400
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MemoryLine:
-    """One composition over all ranks, from the least to the most, and what it differs by."""
+    """One composition over all ranks, from the least to the most, and what it differs by: each code, its message."""
 
     composition: str
     predicted_steady: Figure
@@ -27,7 +27,7 @@ class MemoryLine:
     measured_peak: Figure
     residual: Figure
     outcome: Figure
-    reasons: tuple[str, ...]
+    reasons: dict[str, str]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -88,9 +88,7 @@ def view_memory(
 def _line(composition: str, rows: Sequence[MemoryVerdict]) -> MemoryLine:
     own = [row for row in rows if row.composition == composition]
     at = f"{VERDICT}: memory[*].{{}} of {composition}"
-    apart = [
-        row.measured_peak_bytes - row.predicted_peak_bytes for row in own if row.measured_peak_bytes is not None
-    ]
+    apart = [row.measured_peak_bytes - row.predicted_peak_bytes for row in own if row.measured_peak_bytes is not None]
     outcomes = list(dict.fromkeys(row.outcome.value for row in own))
     return MemoryLine(
         composition=composition,
@@ -100,7 +98,7 @@ def _line(composition: str, rows: Sequence[MemoryVerdict]) -> MemoryLine:
         measured_peak=spread([row.measured_peak_bytes for row in own], at.format("measured_peak_bytes")),
         residual=residual(max(apart, key=abs) if apart else None, at.format("*_peak_bytes")),
         outcome=counted(", ".join(outcomes), at.format("outcome")),
-        reasons=tuple(dict.fromkeys(f"{one.code.value}: {one.message}" for row in own for one in row.reasons)),
+        reasons=first_of_each(reason for row in own for reason in row.reasons),
     )
 
 
@@ -108,7 +106,9 @@ def residual(apart: float | None, source: str) -> Figure:
     """Measured less predicted, with its sign."""
     if apart is None:
         return Figure(text=NOTHING, source=source)
-    return Figure(text="0" if apart == 0 else ("+" if apart > 0 else "−") + size(abs(apart), source).text, source=source)
+    return Figure(
+        text="0" if apart == 0 else ("+" if apart > 0 else "−") + size(abs(apart), source).text, source=source
+    )
 
 
 def _ledgers(rows: Sequence[MemoryVerdict]) -> list[LedgerLine]:
@@ -175,9 +175,7 @@ def _predicted(own: PredictedMemory, source: str) -> tuple[Moment, ...]:
     )
 
 
-def _measured(
-    row: MemoryRow, predicted: Sequence[PredictedMoment], rank: int, words: Words
-) -> tuple[Moment, ...]:
+def _measured(row: MemoryRow, predicted: Sequence[PredictedMoment], rank: int, words: Words) -> tuple[Moment, ...]:
     """Each moment at the instruction of the same name; what came between two, evenly between their places."""
     places = _places([moment.what for moment in row.timeline], [moment.what for moment in predicted])
     source = f"rank-{rank:04d}.jsonl: memory of arm {row.arm}, timeline"

@@ -77,18 +77,20 @@ def _escape(character: str) -> str:
     return character.encode("unicode_escape", "surrogatepass").decode("ascii")
 
 
-def _render(
-    template: str, words: Words, scripts: Sequence[str], data: Mapping[str, object], **values: object
-) -> str:
+def _render(template: str, words: Words, scripts: Sequence[str], data: Mapping[str, object], **values: object) -> str:
     texts = [(_PACKAGE / name).read_text(encoding="utf-8") for name in scripts]
-    return _environment().get_template(template).render(
-        t=words,
-        bytes=format_bytes,
-        style=Markup((_PACKAGE / "assets/page.css").read_text(encoding="utf-8")),
-        scripts=[Markup(text) for text in texts],
-        hashes=[_hash(text) for text in texts],
-        data=_plain(encode(data)),
-        **values,
+    return (
+        _environment()
+        .get_template(template)
+        .render(
+            t=words,
+            bytes=format_bytes,
+            style=Markup((_PACKAGE / "assets/page.css").read_text(encoding="utf-8")),
+            scripts=[Markup(text) for text in texts],
+            hashes=[_hash(text) for text in texts],
+            data=_plain(encode(data)),
+            **values,
+        )
     )
 
 

@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from enum import Enum
 
-from rsag.records.latency import ArmRole, LatencyPlan, LatencyRow, TimeOutcome, cycle_order
+from rsag.records.latency import ArmRole, LatencyPlan, LatencyRow, ReasonCode, TimeOutcome, cycle_order
 from rsag.records.plan import Plan
 from rsag.records.rundir import VERDICT
 from rsag.report.names import arm_name, case_heading, case_name, kind_name
@@ -25,6 +25,25 @@ MOST_TIMINGS = 60_000
 """So many single times are in the page; cases beyond have their table alone."""
 
 
+_DECIDING = frozenset(
+    {
+        ReasonCode.NO_RECORDS,
+        ReasonCode.BAD_TIMES,
+        ReasonCode.DECISION_DIFFERS,
+        ReasonCode.WRONG_RESULT,
+        ReasonCode.AA_DIFFERS,
+        ReasonCode.TOO_FEW_ROUNDS,
+        ReasonCode.HOLDS_ONE,
+        ReasonCode.UNSTABLE_CV,
+        ReasonCode.NOT_MEASURED,
+    }
+)
+"""Those that refuse a ratio; the others are remarks beside it (docs/reference/reasons.md)."""
+
+_EXPECTED_OF_CONTROL = frozenset({ReasonCode.TOO_FEW_ROUNDS, ReasonCode.HOLDS_ONE})
+"""That AllReduce does not differ from itself is how it should be, and needs no explanation."""
+
+
 class Standing(str, Enum):
     """How an arm stands to the direct one."""
 
@@ -33,6 +52,15 @@ class Standing(str, Enum):
     INVALID = "invalid"
     REFERENCE = "reference"
     APART = "apart"  # not compared
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ReasonView:
+    """One reason; what `decides` is why there is no ratio, the others are remarks."""
+
+    code: str
+    message: Figure
+    decides: bool
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -54,7 +82,7 @@ class ArmLine:
     interval: Figure | None
     cv_rule: Figure | None
     choices: Figure | None
-    reasons: tuple[Figure, ...]
+    reasons: tuple[ReasonView, ...]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -143,9 +171,7 @@ def detailed_cases(plan: Plan | None) -> range:
     return range(0 if plan is None or plan.latency is None else min(len(plan.latency.cases), MOST_DETAILED))
 
 
-def view_times(
-    plan: Plan | None, rows: Sequence[LatencyRow], ranks: Sequence[RankRows], words: Words
-) -> TimesView:
+def view_times(plan: Plan | None, rows: Sequence[LatencyRow], ranks: Sequence[RankRows], words: Words) -> TimesView:
     """What the verdict says of every case, and of the first ones the cycles from the rank files."""
     cases = by_case(plan, rows)
     room = MOST_TIMINGS
@@ -199,7 +225,7 @@ def _line(index: int, row: LatencyRow) -> ArmLine:
         p99=number(row.p99_us, 1, at("p99_us")),
         cv=percent(row.cv, at("cv")),
         fastest=number(row.min_median_us, 1, at("min_median_us")),
-        gbps=number(row.gbps, 3, at("gbps")) if moves else counted(NOTHING, at("gbps")),
+        gbps=_rate(row.gbps if moves else None, at("gbps")),
         rounds=number(row.rounds, 0, at("rounds")),
         outcome=_outcome(row, stands, at("outcome")),
         ratio=None if row.ratio is None else number(row.ratio, 3, at("ratio")),
@@ -207,12 +233,19 @@ def _line(index: int, row: LatencyRow) -> ArmLine:
         cv_rule=_cv_rule(row, at("cv_ratio")),
         choices=counted(", ".join(row.protocols), at("protocols[*]")) if row.protocols else None,
         reasons=tuple(
-            Figure(
-                text=f"{reason.code.value}: {reason.message}", source=at(f"reasons[{place}].message"), value=reason.message
+            ReasonView(
+                code=reason.code.value,
+                message=word(reason.message, at(f"reasons[{place}].message")),
+                decides=reason.code in _DECIDING,
             )
             for place, reason in enumerate(row.reasons)
+            if row.role is not ArmRole.CONTROL or reason.code not in _EXPECTED_OF_CONTROL
         ),
     )
+
+
+def _rate(gbps: float | None, source: str) -> Figure:
+    return Figure(text=NOTHING if gbps is None else f"{gbps:.3g}", source=source, value=gbps)
 
 
 def _outcome(row: LatencyRow, stands: Standing, source: str) -> Figure:

@@ -1,4 +1,4 @@
-"""Bytes on the wire of a run: for each composition and size what one rank was predicted to send, and what was counted."""
+"""Bytes on the wire of a run: for each composition and size what one rank should send, and what was counted."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 from rsag.records.latency import PredictionOutcome, WireVerdict
 from rsag.records.rundir import VERDICT
-from rsag.report.page.figures import NOTHING, Figure, counted, spread
+from rsag.report.page.figures import NOTHING, Figure, counted, first_of_each, spread
 from rsag.units import format_bytes
 
 MOST_LISTED = 200
@@ -22,7 +22,7 @@ class WireLine:
     counted: Figure
     residual: Figure
     outcome: Figure
-    reasons: tuple[str, ...]
+    reasons: dict[str, str]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -57,19 +57,21 @@ def view_wire(rows: Sequence[WireVerdict]) -> WireView:
 def _line(rows: Sequence[WireVerdict]) -> WireLine:
     first = rows[0]
     at = f"{VERDICT}: wire[*].{{}} of {first.composition} at {format_bytes(first.bytes)}"
-    outcomes = Counter(row.outcome.value for row in rows)
     return WireLine(
         composition=first.composition,
         payload=format_bytes(first.bytes),
         predicted=spread([row.predicted_bytes for row in rows], at.format("predicted_bytes")),
         counted=spread([row.measured_bytes for row in rows], at.format("measured_bytes")),
         residual=_residual(rows, at.format("*_bytes")),
-        outcome=counted(
-            ", ".join(word if len(outcomes) == 1 else f"{word} ({count} of {len(rows)})" for word, count in outcomes.items()),
-            at.format("outcome"),
-        ),
-        reasons=tuple(dict.fromkeys(f"{one.code.value}: {one.message}" for row in rows for one in row.reasons)),
+        outcome=counted(_outcomes(rows), at.format("outcome")),
+        reasons=first_of_each(reason for row in rows for reason in row.reasons),
     )
+
+
+def _outcomes(rows: Sequence[WireVerdict]) -> str:
+    """`agrees`, or `agrees (3 of 4), differs (1 of 4)` where ranks come out differently."""
+    counts = Counter(row.outcome.value for row in rows)
+    return ", ".join(f"{one} ({count} of {len(rows)})" if len(counts) > 1 else one for one, count in counts.items())
 
 
 def _residual(rows: Sequence[WireVerdict], source: str) -> Figure:

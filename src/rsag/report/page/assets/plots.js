@@ -13,6 +13,7 @@ function common(width, options) {
   return Plot.plot({
     width,
     marginLeft: 52,
+    marginBottom: 40,
     style: { background: "transparent", fontSize: "12px", fontFamily: "inherit" },
     ...options,
   });
@@ -111,7 +112,20 @@ function timings(of) {
   })));
 }
 
-const timesAxis = (points) => ({ type: "log", domain: d3.extent(points, (one) => one.us), nice: true, grid: true, tickFormat: "~s", ticks: 5, label: word("microseconds") });
+function duration(us) {
+  const [unit, size] = us >= 1e6 ? ["s", 1e6] : us >= 1e3 ? ["ms", 1e3] : ["µs", 1];
+  return `${Number((us / size).toPrecision(3))} ${unit}`;
+}
+
+// A log axis as close as the points allow, with few ticks: at 1, 2 and 5, or where that is too many at powers of ten.
+function timesAxis(points, most) {
+  const [low, high] = d3.extent(points, (one) => one.us);
+  const domain = [low * 0.88, high * 1.14];
+  const every = [[1, 2, 5], [1, 3], [1]].map((steps) => d3.range(-3, 9).flatMap((power) => steps.map((step) => step * 10 ** power)));
+  const within = every.map((list) => list.filter((us) => us >= domain[0] && us <= domain[1]));
+  const ticks = within.find((list) => list.length <= most && list.length) ?? [d3.median(points, (one) => one.us)];
+  return { type: "log", domain, ticks, tickFormat: duration, grid: true, label: null };
+}
 
 function spread(box, width) {
   const of = DATA.cases[box.dataset.index];
@@ -120,11 +134,12 @@ function spread(box, width) {
   box.append(common(width, {
     height: 50 + 30 * unique(points.map((one) => one.arm)).length,
     marginLeft,
-    x: timesAxis(points),
+    x: timesAxis(points, width < NARROW ? 4 : 9),
+    marginBottom: 26,
     y: { domain: unique(points.map((one) => one.arm)), label: null, tickFormat: (name) => (width < NARROW && name.length > 13 ? `${name.slice(0, 12)}…` : name) },
     marks: [
       ...(of.band_ns ? [Plot.rect([of.band_ns], { x1: (one) => one[0] / 1e3, x2: (one) => one[1] / 1e3, fill: "var(--band)" })] : []),
-      Plot.boxX(points, { x: "us", y: "arm", fill: "var(--raised)", stroke: "colour", r: 2 }),
+      Plot.boxX(points, { x: "us", y: "arm", fill: "colour", fillOpacity: 0.22, stroke: "colour", r: 2 }),
     ],
     color: { type: "identity" },
   }));
@@ -136,17 +151,18 @@ function cycles(box, width) {
   const names = unique(points.map((one) => one.arm));
   const rounds = d3.range(of.cycles_per_round, of.place.length, of.cycles_per_round);
   box.append(common(width, {
-    height: 40 + 96 * names.length,
+    height: 50 + 110 * names.length,
     marginRight: 8,
+    marginTop: 22,
     x: { domain: [-1, of.place.length], label: `${word("cycle")} →`, ticks: width < NARROW ? 4 : 8 },
-    y: { ...timesAxis(points), ticks: 3 },
-    fy: { domain: names, axis: null },
+    y: timesAxis(points, 4),
+    fy: { domain: names, axis: null, padding: 0.28 },
     symbol: { type: "identity" },
     color: { type: "identity" },
     marks: [
       ...(of.band_ns ? [Plot.rect([of.band_ns], { y1: (one) => one[0] / 1e3, y2: (one) => one[1] / 1e3, fill: "var(--band)" })] : []),
       Plot.ruleX(rounds, { x: (one) => one - 0.5, stroke: "var(--line)" }),
-      Plot.text(names, { fy: (name) => name, text: (name) => name, frameAnchor: "top-left", dy: -9, fontWeight: 500 }),
+      Plot.text(names, { fy: (name) => name, text: (name) => name, frameAnchor: "top-left", dy: -13, fontWeight: 500 }),
       Plot.ruleY(names, { fy: (name) => name, y: (name) => points.find((one) => one.arm === name).median, stroke: (name) => points.find((one) => one.arm === name).colour }),
       Plot.dot(points, { x: "cycle", y: "us", fy: "arm", symbol: "symbol", fill: "colour", stroke: (one) => (one.symbol === "asterisk" ? one.colour : "none"), r: (one) => (one.symbol === "asterisk" ? 5 : 2.4) }),
       Plot.tip(points, Plot.pointer({ x: "cycle", y: "us", fy: "arm", title: (one) =>
@@ -217,7 +233,7 @@ function wire(box, width) {
     symbol: { type: "identity" },
     color: { type: "identity" },
     marks: [
-      Plot.ruleY(points.filter((one) => one.predicted !== null), { y: "predicted", x1: (one) => one.x / 1.09, x2: (one) => one.x * 1.09, stroke: "var(--soft)", strokeWidth: 3 }),
+      Plot.ruleY(points.filter((one) => one.predicted !== null), { y: "predicted", x1: (one) => one.x / (width < NARROW ? 1.4 : 1.15), x2: (one) => one.x * (width < NARROW ? 1.4 : 1.15), stroke: "var(--soft)", strokeWidth: 3 }),
       Plot.ruleX(told, { x: "x", y1: "low", y2: "high", stroke: colour }),
       Plot.dot(told, { x: "x", y: "high", symbol: (one) => symbols[one.outcome], r: 4.5, fill: colour, stroke: colour }),
       tip(told, "x", "high", (one) => `${one.name}, M = ${one.payload}\n${fixed(one.high, 2)} M, ${one.outcome}`),

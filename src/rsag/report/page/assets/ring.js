@@ -42,7 +42,7 @@ class Stepper {
   play() {
     if (this.playing) return this.stop();
     if (this.at === this.schedule.steps.length) this.show(0);
-    this.button.textContent = "❚❚";
+    this.button.textContent = word("pause");
     const on = () => {
       if (this.at === this.schedule.steps.length) return this.stop();
       this.go();
@@ -50,7 +50,7 @@ class Stepper {
     };
     on();
   }
-  stop() { clearTimeout(this.playing); this.playing = 0; this.button.textContent = "▶"; }
+  stop() { clearTimeout(this.playing); this.playing = 0; this.button.textContent = word("play"); }
 
   go() {
     if (this.at === this.schedule.steps.length) return;
@@ -122,7 +122,13 @@ class Stepper {
 
   arrow(row) {
     const [from, to] = [this.centres[row.rank], this.centres[row.to]];
-    return shape("line", { class: "arrow", x1: from[0], y1: from[1], x2: to[0], y2: to[1] });
+    const turn = (Math.atan2(to[1] - from[1], to[0] - from[0]) * 180) / Math.PI;
+    const arrow = shape("g", { class: "arrow" });
+    arrow.append(
+      shape("line", { x1: from[0], y1: from[1], x2: to[0], y2: to[1] }),
+      shape("path", { d: "M-5,-5 L4,0 L-5,5", transform: `translate(${(from[0] + to[0]) / 2} ${(from[1] + to[1]) / 2}) rotate(${turn})` }),
+    );
+    return arrow;
   }
 
   // The chunk on its way: what the sender held before the step, from its box to the next one's.
