@@ -59,10 +59,9 @@ def _times(rows: Sequence[LatencyRow]) -> Iterator[str]:
     yield "| case | composition | median us | P95 us | CV | against direct |"
     yield "|---|---|--:|--:|--:|---|"
     for row in compared[:MOST_ROWS]:
-        yield (
-            f"| {plain(case_name(row))} | `{_code(arm_name(row))}` | {_number(row.median_us)} | {_number(row.p95_us)} | "
-            f"{'–' if row.cv is None else f'{row.cv:.1%}'} | {plain(_answer(row))} |"
-        )
+        cv = "–" if row.cv is None else f"{row.cv:.1%}"
+        times = f"{_number(row.median_us)} | {_number(row.p95_us)} | {cv}"
+        yield f"| {plain(case_name(row))} | `{_code(arm_name(row))}` | {times} | {plain(_answer(row))} |"
     yield from _rest(len(compared))
 
 

@@ -11,6 +11,7 @@ from rsag.records.rundir import PLAN, VERDICT
 from rsag.report.page.figures import NOTHING, Figure, counted, first_of_each, size, spread
 from rsag.report.page.ranks import RankRows
 from rsag.report.page.words import Words
+from rsag.units import format_bytes
 
 MOST_MOMENTS = 400
 """A longer timeline is not drawn: its table alone would be longer than the page."""
@@ -106,9 +107,8 @@ def residual(apart: float | None, source: str) -> Figure:
     """Measured less predicted, with its sign."""
     if apart is None:
         return Figure(text=NOTHING, source=source)
-    return Figure(
-        text="0" if apart == 0 else ("+" if apart > 0 else "−") + size(abs(apart), source).text, source=source
-    )
+    sign = "+" if apart > 0 else "−"
+    return Figure(text=f"{sign}{format_bytes(abs(apart))}" if apart else "0", source=source)
 
 
 def _ledgers(rows: Sequence[MemoryVerdict]) -> list[LedgerLine]:

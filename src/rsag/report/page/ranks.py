@@ -15,7 +15,7 @@ from rsag.records.codec import check_header, decode, parse_json
 from rsag.records.jsonl import SCHEMA, VERSION
 from rsag.records.latency import RoundRow
 from rsag.records.memory import MemoryRow
-from rsag.records.rundir import rank_files
+from rsag.records.rundir import rank_file, rank_files
 from rsag.report.page.files import Missing
 
 _CASE = re.compile(rb'\{"kind":"round","case":(\d+),')
@@ -50,9 +50,9 @@ def read_ranks(
         except (RecordError, OSError) as error:
             missing.append(Missing(what=path.name, why=str(error).removeprefix(f"{path}: ")))
         ranks.append(rows)
-    for rank in range(num_ranks):
-        if all(rows.rank != rank for rows in ranks):
-            missing.append(Missing(what=f"rank-{rank:04d}.jsonl", why="no records of this rank"))
+    there = {rows.rank for rows in ranks}
+    absent = [rank for rank in range(num_ranks) if rank not in there]
+    missing += [Missing(what=rank_file(directory, rank).name, why="no records of this rank") for rank in absent]
     return tuple(ranks), tuple(missing)
 
 

@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-import itertools
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import Enum
 
-from rsag.records.latency import ArmRole, LatencyPlan, LatencyRow, ReasonCode, TimeOutcome, cycle_order
+from rsag.records.latency import ArmRole, LatencyRow, ReasonCode, TimeOutcome
 from rsag.records.plan import Plan
 from rsag.records.rundir import VERDICT
 from rsag.report.names import arm_name, case_heading, case_name, kind_name
+from rsag.report.page.cycles import Cycles, view_cycles
 from rsag.report.page.figures import NOTHING, Figure, counted, number, percent, word
 from rsag.report.page.ranks import RankRows
 from rsag.report.page.words import Words
@@ -86,22 +86,6 @@ class ArmLine:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Cycles:
-    """One case's times in the order they were taken, for its plot.
-
-    `ns[arm][cycle]` is the slowest rank's, `place[cycle][arm]` when in its cycle the arm ran, from 0. `band_ns` is
-    where the direct arm lies when it is compared with itself: its median times the control's interval.
-    """
-
-    arms: tuple[str, ...]
-    roles: tuple[ArmRole, ...]
-    cycles_per_round: int
-    ns: tuple[tuple[int, ...], ...]
-    place: tuple[tuple[int, ...], ...]
-    band_ns: tuple[float, float] | None
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
 class CaseView:
     """`index` counts the cases of the verdict. `cycles` is None where they are not shown: `why` says so."""
 
@@ -155,7 +139,7 @@ Indexed = tuple[int, LatencyRow]
 
 
 def by_case(plan: Plan | None, rows: Sequence[LatencyRow]) -> list[list[Indexed]]:
-    """The verdict's rows, each with its index, case by case: by the plan's arms, else each begins with the direct one."""
+    """The verdict's rows with their indices, case by case: by the plan's arms, else each begins with the direct one."""
     num_arms = None if plan is None or plan.latency is None else len(plan.latency.arms)
     cases: list[list[Indexed]] = []
     for index, row in enumerate(rows):
@@ -177,7 +161,7 @@ def view_times(plan: Plan | None, rows: Sequence[LatencyRow], ranks: Sequence[Ra
     room = MOST_TIMINGS
     views = []
     for number_of, case in enumerate(cases[:MOST_DETAILED]):
-        cycles, why = _cycles(plan, number_of, case, ranks)
+        cycles, why = view_cycles(plan, number_of, [row for _, row in case], ranks)
         if cycles is not None:
             room -= sum(map(len, cycles.ns))
             if room < 0:
@@ -282,60 +266,3 @@ def _point(row: LatencyRow) -> RatioPoint:
         low=low,
         high=high,
     )
-
-
-# -------------------------------------------------------------------------------------------------------- the cycles
-
-
-def _cycles(
-    plan: Plan | None, case: int, rows: Sequence[Indexed], ranks: Sequence[RankRows]
-) -> tuple[Cycles | None, str]:
-    """The counted cycles of one case, or the word for why there are none to show."""
-    timing = None if plan is None else plan.latency
-    if plan is None or timing is None or case >= len(timing.cases) or len(rows) != len(timing.arms):
-        return None, "plan"
-    rounds = _whole_rounds(timing, case, plan.world_size, ranks)
-    if not rounds:
-        return None, "rounds"
-    first = timing.warmup_cycles
-    ns: list[list[int]] = [[] for _ in timing.arms]
-    place: list[tuple[int, ...]] = []
-    for number_of, of_ranks in rounds.items():
-        for arm, times in enumerate(ns):
-            times += [max(of_cycle) for of_cycle in zip(*(own[arm][first:] for own in of_ranks))]
-        order = cycle_order(timing, plan.seed, case, number_of)[first:]
-        place += [tuple(of_cycle.index(arm) for arm in range(len(timing.arms))) for of_cycle in order]
-    cycles = Cycles(
-        arms=tuple(arm_name(arm) for arm in timing.arms),
-        roles=tuple(arm.role for arm in timing.arms),
-        cycles_per_round=2 * timing.blocks,
-        ns=tuple(map(tuple, ns)),
-        place=tuple(place),
-        band_ns=_band(rows),
-    )
-    return cycles, ""
-
-
-def _whole_rounds(
-    timing: LatencyPlan, case: int, world_size: int, ranks: Sequence[RankRows]
-) -> Mapping[int, list[tuple[tuple[int, ...], ...]]]:
-    """Round -> each rank's times: the rounds that every rank has, in their order, up to the first that one has not."""
-    if len(ranks) < world_size:
-        return {}
-    shape = {(timing.warmup_cycles + 2 * timing.blocks,) * len(timing.arms)}
-    rounds = {}
-    for number_of in itertools.count():
-        of_ranks = [rows.rounds[case][number_of].ns for rows in ranks if number_of in rows.rounds.get(case, {})]
-        if len(of_ranks) < len(ranks) or {tuple(map(len, ns)) for ns in of_ranks} != shape:
-            return rounds
-        rounds[number_of] = of_ranks
-    return rounds
-
-
-def _band(rows: Sequence[Indexed]) -> tuple[float, float] | None:
-    direct = next((row for _, row in rows if row.role is ArmRole.DIRECT), None)
-    control = next((row for _, row in rows if row.role is ArmRole.CONTROL), None)
-    if direct is None or control is None or direct.median_us is None or control.interval is None:
-        return None
-    low, high = control.interval
-    return 1e3 * direct.median_us * low, 1e3 * direct.median_us * high
