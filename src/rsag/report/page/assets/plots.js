@@ -10,13 +10,16 @@ const fixed = (value, digits = 3) => (value === null ? word("no_ratio") : value.
 const interval = (one) => (one.low === null ? "" : ` [${fixed(one.low)}, ${fixed(one.high)}]`);
 
 function common(width, options) {
-  return Plot.plot({
+  const svg = Plot.plot({
     width,
     marginLeft: 52,
     marginBottom: 40,
     style: { background: "transparent", fontSize: "12px", fontFamily: "inherit" },
     ...options,
   });
+  // Its box has a role and a label, and the table says the rest: Plot's own labels of groups would only be in the way.
+  svg.setAttribute("aria-hidden", "true");
+  return svg;
 }
 
 function payloadAxis(sizes, label = word("payload")) {
@@ -109,7 +112,7 @@ function timings(of) {
     place: of.place[cycle][arm],
     median: medians[row],
     symbol: ns / 1e3 > 3 * medians[row] ? "asterisk" : arm === direct ? "square" : of.place[cycle][arm] < of.place[cycle][direct] ? "triangle" : "circle",
-  })));
+  }))).filter((one) => one.us > 0);  // a time that is no time makes the case invalid; a log axis has no place for it
 }
 
 function duration(us) {
