@@ -3,36 +3,20 @@
 from __future__ import annotations
 
 import shutil
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field
+from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
+from opened import Open, Opened
 
 from page_runs import hostile_run, whole_run
 from rsag.cli.page import write_report
 
 if TYPE_CHECKING:
-    from playwright.sync_api import Browser, BrowserContext, Page
+    from playwright.sync_api import Browser, BrowserContext
 
 CHROMIUM = shutil.which("chromium")
-
-
-@dataclass
-class Opened:
-    """A page, and all that it complained of or asked for since it was opened."""
-
-    page: Page
-    complaints: list[str] = field(default_factory=list)
-    requests: list[str] = field(default_factory=list)
-
-    def draw_all(self) -> None:
-        """Have every plot drawn that has a place to be drawn in, as before printing."""
-        self.page.evaluate("dispatchEvent(new Event('beforeprint'))")
-
-
-Open = Callable[..., Opened]
 
 
 @pytest.fixture(scope="session")

@@ -6,8 +6,8 @@ import json
 from pathlib import Path
 
 import pytest
+from opened import Open
 
-from conftest import Open
 from page_runs import HOSTILE, KEPT
 from rsag.analyze.compare import compare
 from rsag.analyze.judged import read_judged
@@ -99,7 +99,8 @@ def test_the_table_behind_the_ratios_says_what_the_verdict_says(run: Path, repor
     rows = [row for row in load_document(Verdict, run / "verdict.json").latency if row.role.is_compared]
     shown = page.evaluate(
         """[...document.querySelectorAll('#ratio-table tbody tr')].map((row) =>
-             [...row.querySelectorAll('.num .fig, .answer .fig')].map((one) => [one.dataset.source, one.textContent]))"""
+             [...row.querySelectorAll('.num .fig, .answer .fig')].map((one) =>
+               [one.dataset.source, one.textContent]))"""
     )
 
     assert [f"{row.median_us:,.1f}" for row in rows] == [dict(own)[_key(own, "median_us")] for own in shown]

@@ -23,6 +23,7 @@ from rsag.report.page.view import read_view
 from rsag.report.page.words import Words, languages, load_words
 
 PACKAGE = Path(render.__file__).parent
+SCRIPTS = [*PACKAGE.glob("vendor/*.js"), *PACKAGE.glob("assets/*.js")]
 WORDS = load_words()
 
 
@@ -93,7 +94,7 @@ def test_the_kept_libraries_are_those_that_their_note_names() -> None:
     note = (PACKAGE / "vendor" / "README.md").read_text()
     found = {path.name: hashlib.sha256(path.read_bytes()).hexdigest() for path in (PACKAGE / "vendor").glob("*.js")}
 
-    assert found == {name: digest for name, digest in re.findall(r"`([\w.]+\.js)`.*`([0-9a-f]{64})`", note)}
+    assert found == dict(re.findall(r"`([\w.]+\.js)`.*`([0-9a-f]{64})`", note))
 
 
 @pytest.mark.parametrize(
@@ -185,7 +186,7 @@ def test_the_reason_of_a_failed_run_is_on_the_page(tmp_path: Path) -> None:
 
 
 def used_keys() -> set[str]:
-    """The keys that templates, scripts and the view name in full; those made of parts are matched by their beginning."""
+    """The keys that templates, scripts and the view name; of those made of parts the beginning."""
     code = "".join(path.read_text() for path in [*PACKAGE.glob("templates/*.html"), *PACKAGE.glob("*.py")])
     scripts = "".join(path.read_text() for path in PACKAGE.glob("assets/*.js"))
     named = set(re.findall(r"""(?:\bt|words)\(\s*f?["']([\w.{}-]+)["']""", code))
