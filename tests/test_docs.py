@@ -17,6 +17,7 @@ from rsag.records import (
     capability,
     compare,
     contracts,
+    kernels,
     latency,
     memory,
     merge,
@@ -46,6 +47,12 @@ RECORDS = [
     *(memory.MemoryRow, memory.MemoryReading, memory.MemoryMoment, memory.MemoryVerdict),
     *(source.RunSource, merge.Merge, merge.MergeRow, merge.LaunchRow),
     *(compare.Comparison, compare.Difference, compare.CompareRow, compare.Side, compare.ContractChange),
+]
+
+KERNELS = [
+    *(kernels.KernelsDocument, kernels.RangeRow, kernels.DeviceRow, kernels.KernelRow, kernels.Claim),
+    *(kernels.SourceRow, kernels.CallRow, kernels.ChoiceRow, kernels.LimitRow, kernels.AgreementRow),
+    *(kernels.TransferRow, kernels.QuarantineRows, kernels.SkippedRow, kernels.KernelReason, protocol.Choice),
 ]
 
 _LINK = re.compile(r"\[[^\]]*\]\(([^)\s]+)\)")
@@ -109,7 +116,17 @@ def test_the_run_directory_s_page_names_every_key_of_every_record(record: type) 
     assert set() == {field.name for field in dataclasses.fields(record)} - quoted
 
 
+@pytest.mark.parametrize("record", KERNELS, ids=lambda record: record.__name__)
+def test_the_page_of_kernels_names_every_key_of_every_record(record: type) -> None:
+    page = (ROOT / "docs" / "reference" / "kernels.md").read_text()
+    quoted = set(re.findall(r"`(\w+)", page))
+
+    assert set() == {field.name for field in dataclasses.fields(record)} - quoted
+
+
 def test_the_page_of_reasons_has_every_code_and_no_other() -> None:
     page = (ROOT / "docs" / "reference" / "reasons.md").read_text()
 
-    assert {code.value for code in ReasonCode} == set(re.findall(r"^\| `([\w-]+)` \|", page, re.MULTILINE))
+    codes = {code.value for code in (*ReasonCode, *kernels.KernelReasonCode)}
+
+    assert codes == set(re.findall(r"^\| `([\w-]+)` \|", page, re.MULTILINE))

@@ -20,17 +20,20 @@ from rsag.proofs.prove import prove_all
 from rsag.proofs.scope import DEFAULT_NUMELS, DEFAULT_RANKS, Numels, parse_ranks
 from rsag.records.codec import decode, dump_document
 from rsag.records.describe import describe_run
+from rsag.records.execution import NativeProbe
 from rsag.records.jsonl import read_rows
 from rsag.records.plan import Backend, Experiment, Plan
-from rsag.records.protocol import ProtocolRow, Protocols
+from rsag.records.protocol import CountsRow, ProtocolRow, Protocols
 from rsag.records.run import RunOutcome
-from rsag.records.rundir import CAPABILITIES, PLAN, PROOFS, PROTOCOLS, RUN, VERDICT, rank_file
+from rsag.records.rundir import CAPABILITIES, NATIVE, PLAN, PROOFS, PROTOCOLS, RUN, VERDICT, rank_file
 from rsag.records.verdict import Verdict
 from rsag.records.watch import watched
 from rsag.reduction import ReduceOp
 from rsag.units import format_bytes
 
 RANK_PROGRAM = "rsag.rank.__main__"
+NATIVE_PROGRAM = "rsag.rank.native"
+NATIVE_DEADLINE_S = 120.0
 PRELOAD = ("torch", "torch.distributed", RANK_PROGRAM)
 PROVED_OPS = (ReduceOp.SUM, ReduceOp.MAX, ReduceOp.PRODUCT)
 Say = Callable[[str], None]
@@ -118,7 +121,7 @@ def _launch(plan: Plan, directory: Path, circumstances: Circumstances, say: Say,
             say(f"probing {plan.backend.value}")
             capabilities = probe_backend(server, plan.backend, min(plan.world_size, 2), directory)
             dump_document(capabilities, directory / CAPABILITIES)
-        if plan.latency is not None and plan.backend is Backend.NCCL:
+        if plan.backend is Backend.NCCL and (plan.latency is not None or plan.kernels is not None):
             say("asking NCCL which algorithms and protocols it takes")
             dump_document(_ask_protocols(server, plan, directory, circumstances), directory / PROTOCOLS)
         names = ", ".join(one.value for one in plan.experiments if one is not Experiment.PROOF)
@@ -135,6 +138,9 @@ def _launch(plan: Plan, directory: Path, circumstances: Circumstances, say: Say,
                 out=directory,
                 deadline_s=plan.deadline_s,
             )
+        if plan.kernels is not None and plan.kernels.native and report.outcome is Outcome.OK:
+            say("the native probe: all GPUs from one process")
+            _probe_natively(server, plan, directory)
     run = describe_run(
         directory,
         started_utc=circumstances.started_utc,
@@ -148,11 +154,27 @@ def _launch(plan: Plan, directory: Path, circumstances: Circumstances, say: Say,
     return report
 
 
+def _probe_natively(server: ForkServer, plan: Plan, directory: Path) -> None:
+    """In a process of its own; what keeps it from ending well is a finding about the probe, not about the run."""
+    here = directory.absolute()
+    with tempfile.TemporaryDirectory(prefix=".native-", dir=directory) as scratch:
+        report = server.run(
+            entry=f"{NATIVE_PROGRAM}:main",
+            arguments=["--plan", str(here / PLAN), "--out", str(here)],
+            world_size=1,
+            out=Path(scratch),
+            deadline_s=min(plan.deadline_s, NATIVE_DEADLINE_S),
+        )
+    if report.outcome is not Outcome.OK:
+        found = NativeProbe(num_devices=plan.world_size, arms=(), reason=str(failure(report)))
+        dump_document(found, directory / NATIVE)
+
+
 def _ask_protocols(server: ForkServer, plan: Plan, directory: Path, circumstances: Circumstances) -> Protocols:
     """A pass of its own with the library's log on: nothing is timed, and its files do not stay."""
     with tempfile.TemporaryDirectory(prefix=".protocols-", dir=directory) as scratch:
         here = Path(scratch).absolute()
-        log = {"NCCL_DEBUG": "INFO", "NCCL_DEBUG_SUBSYS": "TUNING", "NCCL_DEBUG_FILE": str(here / "nccl-%p.log")}
+        log = {"NCCL_DEBUG": "INFO", "NCCL_DEBUG_SUBSYS": "TUNING,COLL", "NCCL_DEBUG_FILE": str(here / "nccl-%p.log")}
         report = server.run(
             entry=f"{RANK_PROGRAM}:main",
             arguments=["--plan", str(directory.absolute() / PLAN), "--out", str(here), "--protocols"],
@@ -164,4 +186,8 @@ def _ask_protocols(server: ForkServer, plan: Plan, directory: Path, circumstance
         if report.outcome is not Outcome.OK:
             raise failure(report)
         rows = read_rows(rank_file(here, 0)).rows
-        return Protocols(rows=tuple(decode(ProtocolRow, row) for row in rows if row["kind"] == "protocol"))
+        counts = [decode(CountsRow, row) for row in rows if row["kind"] == "counts"]
+        return Protocols(
+            rows=tuple(decode(ProtocolRow, row) for row in rows if row["kind"] == "protocol"),
+            counts=tuple(count for row in counts for count in row.counts),
+        )

@@ -12,7 +12,7 @@ from timed import CASE
 
 from rsag.analyze.claims import FailOn, adjusted_p, fails, parse_fail_on, run_sentence
 from rsag.errors import ExitCode, UsageError
-from rsag.records.latency import ArmRole, LatencyRow, Reason, ReasonCode, TimeOutcome
+from rsag.records.latency import ArmRole, Buffers, LatencyRow, Reason, ReasonCode, TimeOutcome
 from rsag.stats import LOOKS, Stop, decide
 from rsag.units import KIB
 
@@ -32,7 +32,7 @@ def row_of(
         op=CASE.op,
         composition=composition,
         role=role,
-        buffers="plain",
+        buffers=Buffers.PLAIN,
         settings={},
         clock=CASE.clock,
         calls=CASE.calls,
@@ -166,7 +166,7 @@ def test_controls_and_null_arms_are_no_comparisons() -> None:
 
 
 def test_buffers_and_settings_make_an_arm_of_its_own() -> None:
-    other = dataclasses.replace(SLOWER, buffers="registered", settings={"NCCL_ALGO": "Ring"})
+    other = dataclasses.replace(SLOWER, buffers=Buffers.REGISTERED, settings={"NCCL_ALGO": "Ring"})
     assert "rs_ag (registered, NCCL_ALGO=Ring) is slower in 1 of 1 case" in run_sentence([SLOWER, other])
 
 

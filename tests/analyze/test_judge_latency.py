@@ -30,8 +30,11 @@ from timed import (
 
 from rsag.analyze.describe import Summary, chapter_ratio, payload_gbps
 from rsag.analyze.latency import TimingRow, judge_latency
+from rsag.errors import UsageError
 from rsag.records.codec import decode, encode
 from rsag.records.latency import (
+    ArmRole,
+    Buffers,
     CaseEnd,
     Gate,
     LatencyPlan,
@@ -124,7 +127,7 @@ def test_a_direction_stands_where_the_run_ended_before_it_was_precise() -> None:
 
 
 def test_an_arm_that_was_done_is_judged_as_of_then_while_the_others_go_on() -> None:
-    arms = [*timing().arms, dataclasses.replace(timing().arms[CANDIDATE], buffers="registered")]
+    arms = [*timing().arms, dataclasses.replace(timing().arms[CANDIDATE], composition="rs_ag_naive")]
     rows = judged(around(1.0, 1.5, 1.0, 0.001, 1.0, noise=0.1), timing(arms=arms))
     assert (12, Stop.DIRECTION) == (rows[CANDIDATE].rounds, rows[CANDIDATE].stop)
     assert 40 == rows[4].rounds == rows[DIRECT].rounds
@@ -299,6 +302,50 @@ def test_a_difference_between_identical_arms_is_the_harnesses() -> None:
     assert_refused(rows[CONTROL], TimeOutcome.INVALID, ReasonCode.AA_DIFFERS)
     assert rows[CANDIDATE].interval is not None
     assert rows[CANDIDATE].median_us == pytest.approx(120, rel=0.02)
+
+
+REGISTERED = tuple(dataclasses.replace(arm, buffers=Buffers.REGISTERED) for arm in timing().arms[:NULL])
+
+
+def test_each_kind_of_buffers_is_compared_with_the_direct_arm_in_the_same() -> None:
+    machine = around(1.0, 1.2, 1.0, 0.5, 0.7, 0.5, 0.001)
+    rows = judged(machine, timing(arms=[*timing().arms[:NULL], *REGISTERED, timing().arms[NULL]]))
+    plain, registered = rows[CANDIDATE], rows[NULL + CANDIDATE]
+    assert (Buffers.PLAIN, Buffers.REGISTERED) == (plain.buffers, registered.buffers)
+    assert [pytest.approx(1.2, rel=0.02), pytest.approx(1.4, rel=0.02)] == [plain.ratio, registered.ratio]
+    assert [None, None] == [row.ratio for row in rows if row.role is ArmRole.CONTROL]
+
+
+def test_a_control_speaks_against_its_own_buffers_alone() -> None:
+    machine = around(1.0, 1.2, 1.0, 1.0, 1.2, 1.1, 0.001)
+    rows = judged(machine, timing(arms=[*timing().arms[:NULL], *REGISTERED, timing().arms[NULL]]))
+    assert TimeOutcome.SLOWER is rows[CANDIDATE].outcome
+    assert_refused(rows[NULL + CANDIDATE], TimeOutcome.INVALID, ReasonCode.AA_DIFFERS)
+
+
+def test_a_wrong_direct_arm_speaks_against_its_own_buffers_alone() -> None:
+    plan = plan_of(timing(arms=[*timing().arms[:NULL], *REGISTERED, timing().arms[NULL]]))
+    machine = around(1.0, 1.2, 1.0, 1.0, 1.2, 1.0, 0.001)
+    wrong = tuple(int(arm == NULL + DIRECT) for arm in range(7))
+    rows = judge_latency(plan, spoil(records(plan, machine), 1, 4, lambda row: dataclasses.replace(row, wrong=wrong)))
+    assert TimeOutcome.SLOWER is rows[CANDIDATE].outcome
+    assert_refused(rows[NULL + CANDIDATE], TimeOutcome.INVALID, ReasonCode.WRONG_RESULT)
+
+
+def test_a_plan_without_a_reference_says_so() -> None:
+    with pytest.raises(UsageError, match="nothing to compare rs_ag_in_place in registered buffers with"):
+        judged(around(1.0, 1.2, 1.0, 0.001, 1.0), timing(arms=[*timing().arms, REGISTERED[CANDIDATE]]), num_rounds=1)
+
+
+def test_clocks_that_were_held_down_are_a_remark_on_every_arm_that_calls() -> None:
+    def hot(row: RoundRow) -> RoundRow:
+        return dataclasses.replace(row, took_us=1000, held_down_us={"power cap": 900})
+
+    rows = judge_latency(PLAN, spoil(records(PLAN), 1, 4, hot))
+    assert TimeOutcome.SLOWER is rows[CANDIDATE].outcome
+    assert [True, True, True, False] == [ReasonCode.THROTTLED in codes(row) for row in rows]
+    [said] = [reason.message for reason in rows[CANDIDATE].reasons if reason.code is ReasonCode.THROTTLED]
+    assert "clocks held down for 90% of the time on rank 1 (power cap)" == said
 
 
 def many_cases(num_cases: int, *unlike: int, factor: float = 1.1, noise: float = 0.02) -> list[list[LatencyRow]]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from rsag.analyze.protocol import with_protocols
-from rsag.records.latency import ArmRole, Clock, LatencyRow, ReasonCode
+from rsag.records.latency import ArmRole, Buffers, Clock, LatencyRow, ReasonCode
 from rsag.records.protocol import Choice, ProtocolRow, Protocols
 from rsag.reduction import DType, ReduceOp
 
@@ -17,7 +17,7 @@ def row(composition: str, role: ArmRole) -> LatencyRow:
         op=ReduceOp.SUM,
         composition=composition,
         role=role,
-        buffers="plain",
+        buffers=Buffers.PLAIN,
         settings={},
         clock=Clock.GRAPH,
         calls=1,

@@ -125,7 +125,7 @@ def _look(timed: LatencyPlan, own: Records, case: int) -> LookRow:
     margin = None if timed.margin is None else math.log1p(timed.margin)
     stops = tuple(
         decide(
-            [round_value(maxima(number, DIRECT), maxima(number, arm)) for number in range(num_rounds)],
+            [round_value(maxima(number, timed.reference(arm)), maxima(number, arm)) for number in range(num_rounds)],
             margin,
             precisely=timed.precisely,
             family=timed.num_comparisons(one.role),

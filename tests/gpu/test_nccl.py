@@ -21,10 +21,12 @@ from rsag.records.codec import load_document
 from rsag.records.contracts import ContractOutcome
 from rsag.records.latency import (
     ArmRole,
+    Buffers,
     Clock,
     LatencyRow,
     PredictionOutcome,
     ReasonCode,
+    TimedArm,
     TimeOutcome,
     WireVerdict,
 )
@@ -148,7 +150,7 @@ def test_the_bytes_on_nvlink_are_the_ledgers_times_the_protocols_factor(
 def test_nccls_own_log_says_ring_and_which_protocol(timed: Timed, payload: int, protocol: str) -> None:
     protocols = load_document(Protocols, timed.directory / PROTOCOLS)
     for composition, functions in (("all_reduce", ["AllReduce"]), (DECOMPOSED, ["ReduceScatter", "AllGather"])):
-        choices = protocols.of(payload, composition)
+        choices = protocols.of(payload, TimedArm(role=ArmRole.DIRECT, composition=composition))
         assert functions == [choice.function for choice in choices]
         assert {("RING", protocol)} == {(choice.algorithm, choice.protocol) for choice in choices}
 
@@ -156,3 +158,42 @@ def test_nccls_own_log_says_ring_and_which_protocol(timed: Timed, payload: int, 
 def test_each_row_shows_what_nccl_chose_for_it(timed: Timed) -> None:
     [direct] = [row for row in timed.verdict.latency if (row.role, row.clock) == (ArmRole.DIRECT, Clock.GRAPH)]
     assert [text.startswith("AllReduce RING LL x") for text in direct.protocols] == [True]
+
+
+# -------------------------------------------------------------------------------------------------------------- buffers
+
+
+@pytest.fixture(scope="module")
+def in_all_buffers(tmp_path_factory: pytest.TempPathFactory) -> Verdict:
+    timing = plan_latency(
+        world_size=2,
+        backend=Backend.NCCL,
+        sizes=(LARGE,),
+        candidates=(DECOMPOSED,),
+        buffers=tuple(Buffers),
+        max_rounds=12,
+    )
+    experiments = (Experiment.LATENCY, Experiment.WIRE)
+    plan = make_plan(world_size=2, backend=Backend.NCCL, experiments=experiments, latency=timing)
+    return run(plan, tmp_path_factory.mktemp("buffers"))
+
+
+@pytest.mark.parametrize("buffers", list(Buffers))
+@pytest.mark.parametrize("clock", [Clock.GRAPH, Clock.EAGER])
+def test_every_kind_of_buffers_is_timed_with_right_results(
+    in_all_buffers: Verdict, buffers: Buffers, clock: Clock
+) -> None:
+    assert (VerdictOutcome.PASS, ()) == (in_all_buffers.outcome, in_all_buffers.reasons)
+    rows = [row for row in in_all_buffers.latency if (row.buffers, row.clock) == (buffers, clock)]
+    roles = [ArmRole.DIRECT, ArmRole.CANDIDATE, ArmRole.CONTROL] + [ArmRole.NULL] * (buffers is Buffers.PLAIN)
+    assert [(role, 12) for role in roles] == [(row.role, row.rounds) for row in rows]
+
+
+def test_in_symmetric_buffers_nccl_takes_kernels_of_its_own(in_all_buffers: Verdict) -> None:
+    [row] = [
+        row
+        for row in in_all_buffers.latency
+        if (row.buffers, row.clock, row.role) == (Buffers.SYMMETRIC, Clock.GRAPH, ArmRole.DIRECT)
+    ]
+    assert row.protocols
+    assert not any("RING" in text for text in row.protocols)

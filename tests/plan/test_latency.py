@@ -10,7 +10,7 @@ import pytest
 
 from rsag.errors import UsageError
 from rsag.plan.latency import plan_chapter_latency, plan_latency
-from rsag.records.latency import ArmRole, Clock, Gate, LatencyPlan, Order, cycle_order, round_seed
+from rsag.records.latency import ArmRole, Buffers, Clock, Gate, LatencyPlan, Order, cycle_order, round_seed
 from rsag.records.plan import Backend
 from rsag.reduction import DType, ReduceOp
 from rsag.units import GIB, KIB, MIB
@@ -61,6 +61,21 @@ def test_the_candidates_stand_between_the_direct_arm_and_its_control(backend: Ba
         (ArmRole.CONTROL, "all_reduce"),
         (ArmRole.NULL, ""),
     ] == [(arm.role, arm.composition) for arm in plan.arms]
+
+
+def test_every_kind_of_buffers_has_its_own_direct_arm_and_control_and_all_share_the_empty_call() -> None:
+    kinds = (Buffers.PLAIN, Buffers.SYMMETRIC)
+    plan = planned(backend=Backend.NCCL, candidates=("rs_ag_in_place",), buffers=kinds)
+    roles = [ArmRole.DIRECT, ArmRole.CANDIDATE, ArmRole.CONTROL]
+    assert [*((kind, role) for kind in kinds for role in roles), (Buffers.PLAIN, ArmRole.NULL)] == [
+        (arm.buffers, arm.role) for arm in plan.arms
+    ]
+    assert [0, 0, 0, 3, 3, 3] == [plan.reference(arm) for arm in range(6)]
+
+
+def test_gloo_has_plain_buffers_only() -> None:
+    with pytest.raises(UsageError, match="Gloo knows no registered memory"):
+        planned(buffers=(Buffers.PLAIN, Buffers.REGISTERED))
 
 
 def test_what_is_asked_for_is_timed_in_its_order() -> None:

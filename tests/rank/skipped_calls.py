@@ -80,6 +80,7 @@ def observed(rank: int, skipped: Callable[[int], bool]) -> Iterator[tuple[str, i
         rank=rank,
         world_size=2,
         device=CPU,
+        out=Path(),
         control=None,
         capabilities=None,
         write=rows.append,

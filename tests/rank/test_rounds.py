@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import sys
+from pathlib import Path
 from types import FrameType
 from typing import Any
 
@@ -116,12 +117,14 @@ def test_another_seed_gives_another_order() -> None:
 def test_the_row_holds_times_starts_and_wrong_elements_by_arm_and_cycle() -> None:
     times = {arm: itertools.count(100 * (arm + 1)) for arm in range(3)}
     ticks = itertools.count(5_000, 2_000)
+    counters = iter([{"thermal": 70_000, "power cap": 500}, {"thermal": 73_500, "power cap": 500}])
     row = run_round(
         Script(time_of=lambda arm: next(times[arm])),
         case=4,
         number=7,
         order=ORDER,
         seed=0,
+        held_down=lambda: next(counters),
         clock_ns=lambda: next(ticks),
     )
     assert (
@@ -132,6 +135,8 @@ def test_the_row_holds_times_starts_and_wrong_elements_by_arm_and_cycle() -> Non
             ns=((100, 101), (200, 201), (300, 301)),
             started_us=(2, 4),
             wrong=(0, 1, 2),
+            took_us=6,
+            held_down_us={"thermal": 3},
         )
         == row
     )
@@ -167,6 +172,7 @@ def observed(script: Script, plan: Plan, monkeypatch: pytest.MonkeyPatch) -> lis
             rank=0,
             world_size=1,
             device=torch.device("cpu"),
+            out=Path(),
             control=None,
             capabilities=None,
             write=write,

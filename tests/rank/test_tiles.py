@@ -10,7 +10,6 @@ from torch import Tensor
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from rsag.carriers.groups import Groups
-from rsag.carriers.torch_types import torch_dtype
 from rsag.compositions import find
 from rsag.interpreters import machine
 from rsag.interpreters.exact import Exact
@@ -242,7 +241,8 @@ def large_arm(name: str, calls: int) -> Arm:
     """16 MiB."""
     programs = record_all(find(name), world_size=1, numel=16 * MIB // 4, op=ReduceOp.SUM)
     expected = Tiles(ReduceOp.SUM, DType.FLOAT32, 1, CPU)
-    return Arm(programs[0], Groups(programs), expected, torch_dtype("float32"), CPU, calls)
+    case = Case(bytes=16 * MIB, dtype=DType.FLOAT32, op=ReduceOp.SUM, clock=Clock.CPU, calls=calls)
+    return Arm(programs[0], Groups(programs), expected, case, CPU, calls=calls)
 
 
 @pytest.fixture

@@ -9,6 +9,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator
+from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
@@ -151,7 +152,9 @@ def observed(backend: Backend) -> list[WireRow]:
     timing = plan_latency(world_size=1, backend=backend, sizes=(KIB,), candidates=("rs_ag_in_place",))
     plan = make_plan(world_size=1, backend=backend, experiments=(Experiment.WIRE,), latency=timing)
     rows: list[Record] = []
-    context = Context(plan=plan, rank=0, world_size=1, device=CPU, control=None, capabilities=None, write=rows.append)
+    context = Context(
+        plan=plan, rank=0, world_size=1, device=CPU, out=Path(), control=None, capabilities=None, write=rows.append
+    )
     observe_wire(context)
     return [row for row in rows if isinstance(row, WireRow)]
 
@@ -175,7 +178,9 @@ def test_one_rank_sends_nothing_and_every_arm_but_the_control_has_its_row() -> N
 @pytest.mark.usefixtures("one_rank")
 def test_nvlink_without_its_library_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "pynvml", None)
-    assert "nvidia-ml-py is not installed, so NVLink's counters cannot be read" == why_not(observed(Backend.NCCL))
+    assert "NVLink's counters cannot be read: nvidia-ml-py is not installed; pip install nvidia-ml-py" == why_not(
+        observed(Backend.NCCL)
+    )
 
 
 class NVMLError(Exception):
@@ -192,8 +197,6 @@ def nvml(*, codes: tuple[int, int] = (0, 0), error: str | None = None) -> Simple
     values = [SimpleNamespace(nvmlReturn=code, value=SimpleNamespace(ullVal=0)) for code in codes]
     return SimpleNamespace(
         NVMLError=NVMLError,
-        NVML_FI_DEV_NVLINK_THROUGHPUT_DATA_TX=138,
-        NVML_FI_DEV_NVLINK_THROUGHPUT_DATA_RX=139,
         nvmlInit=init,
         nvmlDeviceGetHandleByIndex=lambda index: object(),
         nvmlDeviceGetFieldValues=lambda handle, fields: values,
@@ -204,8 +207,8 @@ def nvml(*, codes: tuple[int, int] = (0, 0), error: str | None = None) -> Simple
 @pytest.mark.parametrize(
     ("driver", "reason"),
     [
-        (nvml(error="Driver Not Loaded"), "NVML: Driver Not Loaded"),
-        (nvml(codes=(3, 3)), "NVML has no NVLink data counters here (return codes [3, 3])"),
+        (nvml(error="Driver Not Loaded"), "NVLink's counters cannot be read: NVML: Driver Not Loaded"),
+        (nvml(codes=(3, 3)), "NVML has no NVLink data counters here"),
     ],
 )
 def test_nvlink_that_cannot_be_read_says_why(

@@ -12,6 +12,7 @@ from rich.table import Table
 
 from rsag.records.latency import (
     ArmRole,
+    Buffers,
     Clock,
     LatencyRow,
     PredictionOutcome,
@@ -32,7 +33,7 @@ DIRECT = LatencyRow(
     op=ReduceOp.SUM,
     composition="all_reduce",
     role=ArmRole.DIRECT,
-    buffers="plain",
+    buffers=Buffers.PLAIN,
     settings={},
     clock=Clock.GRAPH,
     calls=10,
@@ -160,7 +161,7 @@ def test_the_chapters_rule_says_its_own_word(row: LatencyRow, said: str) -> None
 
 
 def test_arms_are_told_apart_by_buffers_settings_and_role() -> None:
-    special = dataclasses.replace(SLOWER, buffers="registered", settings={"NCCL_ALGO": "Ring"})
+    special = dataclasses.replace(SLOWER, buffers=Buffers.REGISTERED, settings={"NCCL_ALGO": "Ring"})
     lines = shown(special, CONTROL, NULL, width=200)
     assert line_of(lines, "rs_ag").startswith("rs_ag_in_place (registered, NCCL_ALGO=Ring) 431.6")
     assert line_of(lines, "all_reduce").startswith("all_reduce (again) 431.6")

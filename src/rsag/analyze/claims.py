@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from rsag.errors import ExitCode, UsageError
-from rsag.records.latency import ArmRole, LatencyRow, ReasonCode, TimeOutcome
+from rsag.records.latency import ArmRole, Buffers, LatencyRow, ReasonCode, TimeOutcome
 from rsag.stats import ERROR, LOOKS, hodges_lehmann, holm, p_at_look
 from rsag.units import format_bytes
 
@@ -85,7 +85,8 @@ def _sentence_by_cv(asked: Sequence[LatencyRow]) -> str:
 
 
 def _arm(row: LatencyRow) -> str:
-    extras = [*([] if row.buffers == "plain" else [row.buffers]), *(f"{k}={v}" for k, v in row.settings.items())]
+    extras = [] if row.buffers is Buffers.PLAIN else [row.buffers.value]
+    extras += [f"{key}={value}" for key, value in row.settings.items()]
     return f"{row.composition} ({', '.join(extras)})" if extras else row.composition
 
 

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from types import MappingProxyType
 
 from rsag.analyze.describe import chapter_ratio, describe
 from rsag.analyze.samples import Samples
@@ -26,27 +27,35 @@ class Conclusion:
     reasons: tuple[Reason, ...] = ()
 
 
+Controls = Mapping[int, Sequence[Reason]]
+"""What was found against the direct arms of a case, by their index: by comparing each with itself."""
+
+
 def conclude(
-    plan: LatencyPlan, samples: Samples, looks: Sequence[LookRow], controls: Sequence[Reason] = ()
+    plan: LatencyPlan, samples: Samples, looks: Sequence[LookRow], controls: Controls = MappingProxyType({})
 ) -> list[Conclusion]:
     """One conclusion per arm, in the order of the plan. What rank 0 decided at its `looks` is decided again here.
 
     `controls` are what `unlike_themselves` found in this case.
     """
-    direct = plan.direct
-    values = [samples.values(direct, index) if arm.role.is_compared else None for index, arm in enumerate(plan.arms)]
-    against_all = [
-        *_unlike_the_ranks(plan, values, samples.num_rounds, looks),
-        *_direct_arm_wrong(plan, samples),
-        *controls,
+    values = [
+        samples.values(plan.reference(index), index) if arm.role.is_compared else None
+        for index, arm in enumerate(plan.arms)
     ]
+    against_all = tuple(_unlike_the_ranks(plan, values, samples.num_rounds, looks))
     conclusions = []
     for index, own in enumerate(values):
         if own is None:
             conclusions.append(Conclusion())
             continue
+        direct = plan.reference(index)
         decision = decide_arm(plan, plan.arms[index].role, own)
-        against = (*against_all, *_wrong(plan, samples, index))
+        against = (
+            *against_all,
+            *_direct_arm_wrong(plan, samples, direct),
+            *controls.get(direct, ()),
+            *_wrong(plan, samples, index),
+        )
         if against:
             reasons = tuple(dict.fromkeys(against))
             conclusions.append(Conclusion(outcome=TimeOutcome.INVALID, decision=decision, reasons=reasons))
@@ -60,28 +69,30 @@ def conclude(
 # -------------------------------------------------------------------------------------------------------- the controls
 
 
-def unlike_themselves(plan: LatencyPlan, cases: Sequence[Samples | None]) -> list[list[Reason]]:
-    """Per case what its controls found against the harness, after Holm's correction for all controls of the run.
+def unlike_themselves(plan: LatencyPlan, cases: Sequence[Samples | None]) -> list[dict[int, list[Reason]]]:
+    """Per case what its controls found against its direct arms, after Holm's correction for all controls of the run.
 
     One control in twenty differs by chance. Uncorrected, that would cost a run of many cases one of them now and then.
     """
-    reasons: list[list[Reason]] = [[] for _ in cases]
+    reasons: list[dict[int, list[Reason]]] = [{} for _ in cases]
     if plan.gate is not Gate.ROUNDS:
         return reasons
     controls = [
-        (number, arm, samples.values(plan.direct, index))
+        (number, index, samples.values(plan.reference(index), index))
         for number, samples in enumerate(cases)
         if samples is not None
         for index, arm in enumerate(plan.arms)
         if arm.role is ArmRole.CONTROL
     ]
-    decisions = [decide_arm(plan, arm.role, values) for _, arm, values in controls]
+    decisions = [decide_arm(plan, ArmRole.CONTROL, values) for *_, values in controls]
     adjusted = holm([p_at_look(values[: made.rounds]) for (*_, values), made in zip(controls, decisions)])
-    for (number, arm, _), made, p in zip(controls, decisions, adjusted):
+    for (number, index, _), made, p in zip(controls, decisions, adjusted):
         if p <= ERROR and _outcome(made) in (TimeOutcome.SLOWER, TimeOutcome.FASTER):
             low, high = math.exp(made.interval.low), math.exp(made.interval.high)
-            message = f"{arm.composition} against itself: {low:.3f} to {high:.3f}, so the harness favours a place"
-            reasons[number].append(Reason(code=ReasonCode.AA_DIFFERS, message=message))
+            name = plan.arms[index].composition
+            message = f"{name} against itself: {low:.3f} to {high:.3f}, so the harness favours a place"
+            found = reasons[number].setdefault(plan.reference(index), [])
+            found.append(Reason(code=ReasonCode.AA_DIFFERS, message=message))
     return reasons
 
 
@@ -165,9 +176,9 @@ def _words(stops: Sequence[Stop | None]) -> str:
     return ", ".join("-" if stop is None else stop.value for stop in stops)
 
 
-def _direct_arm_wrong(plan: LatencyPlan, samples: Samples) -> Iterator[Reason]:
+def _direct_arm_wrong(plan: LatencyPlan, samples: Samples, direct: int) -> Iterator[Reason]:
     for index, arm in enumerate(plan.arms):
-        if arm.role in (ArmRole.DIRECT, ArmRole.CONTROL):
+        if arm.role in (ArmRole.DIRECT, ArmRole.CONTROL) and plan.reference(index) == direct:
             yield from _wrong(plan, samples, index)
 
 

@@ -7,8 +7,9 @@ from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from statistics import fmean, median
+from types import MappingProxyType
 
 from rsag.records.latency import Reason, ReasonCode
 
@@ -18,18 +19,28 @@ MAX_DRIFT = 0.05
 OUTLIER = 3.0
 MIN_SHARE_OUTLIERS = 0.01
 MAX_ORDER_EFFECT = 0.05
+MIN_SHARE_HELD_DOWN = 0.01
 LEAST_GAP, LEAST_SHARE, LEAST_CYCLES = 0.05, 0.15, 40
 STANDARD_ERRORS, LEAST_PER_PLACE = 4.5, 12
 
 
-def diagnose(maxima: Sequence[int], minima: Sequence[int], positions: Sequence[int]) -> tuple[Reason, ...]:
-    """The oddities of one arm, from maxima and minima over ranks and position in the cycle, cycle by cycle."""
+def diagnose(
+    maxima: Sequence[int],
+    minima: Sequence[int],
+    positions: Sequence[int],
+    held_down: Mapping[tuple[int, str], float] = MappingProxyType({}),
+) -> tuple[Reason, ...]:
+    """The oddities of one arm, from maxima and minima over ranks and position in the cycle, cycle by cycle.
+
+    `held_down` is of the whole case: the share of the time that a device's clocks were held down, by rank and cause.
+    """
     found = (
         (ReasonCode.SKEW, skew(maxima, minima)),
         (ReasonCode.DRIFT, drift(maxima)),
         (ReasonCode.OUTLIERS, outliers(maxima)),
         (ReasonCode.BIMODAL, bimodal(maxima)),
         (ReasonCode.ORDER_EFFECT, order_effect(maxima, positions)),
+        (ReasonCode.THROTTLED, throttled(held_down)),
     )
     return tuple(Reason(code=code, message=message) for code, message in found if message is not None)
 
@@ -133,3 +144,15 @@ def _by_position(times: Sequence[int], positions: Sequence[int]) -> Iterator[tup
             centre = median(logs)
             deviation = 1.4826 * median(abs(value - centre) for value in logs)
             yield centre, math.sqrt(math.pi / 2 / len(logs)) * deviation, position
+
+
+def throttled(held_down: Mapping[tuple[int, str], float]) -> str | None:
+    """Clocks held down for at least 1 % of the time, on the rank where that was longest."""
+    if not held_down:
+        return None
+    (rank, cause), share = max(held_down.items(), key=lambda found: found[1])
+    if share < MIN_SHARE_HELD_DOWN:
+        return None
+    ranks = {rank for (rank, _), own in held_down.items() if own >= MIN_SHARE_HELD_DOWN}
+    others = f", and on {len(ranks) - 1} more" if len(ranks) > 1 else ""
+    return f"clocks held down for {share:.0%} of the time on rank {rank}{others} ({cause})"

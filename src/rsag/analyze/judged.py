@@ -10,7 +10,7 @@ from typing import NamedTuple
 
 from rsag.analyze.verdict import judge
 from rsag.records.codec import load_document
-from rsag.records.latency import Case, LatencyRow, TimedArm
+from rsag.records.latency import Buffers, Case, LatencyRow, TimedArm
 from rsag.records.plan import Plan
 from rsag.records.run import Run
 from rsag.records.rundir import PLAN, RUN, require_run_directory
@@ -59,7 +59,7 @@ class ArmKey(NamedTuple):
     nth: int
     role: str
     composition: str
-    buffers: str
+    buffers: Buffers
     settings: tuple[tuple[str, str], ...]
 
 

@@ -11,7 +11,7 @@ from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from rsag.analyze.conclude import Conclusion, conclude, unlike_themselves
+from rsag.analyze.conclude import Conclusion, Controls, conclude, unlike_themselves
 from rsag.analyze.describe import chapter_ratio, describe, payload_gbps, ring_gbps
 from rsag.analyze.diagnose import diagnose
 from rsag.analyze.samples import Samples, find_flaw, merge, orders_of
@@ -93,9 +93,7 @@ def _merge_case(plan: Plan, timing: LatencyPlan, number: int, recorded: _CaseRec
     return merge(timing, orders_of(timing, plan.seed, number, max(map(len, rounds.values()))), rounds)
 
 
-def _judge_case(
-    timing: LatencyPlan, samples: Samples, recorded: _CaseRecords, controls: Sequence[Reason]
-) -> list[Conclusion]:
+def _judge_case(timing: LatencyPlan, samples: Samples, recorded: _CaseRecords, controls: Controls) -> list[Conclusion]:
     conclusions = conclude(timing, samples, recorded.looks, controls)
     return [_with(one, _not_measured(recorded)) for one in conclusions] if recorded.ended else conclusions
 
@@ -157,17 +155,17 @@ def _row(
         predicted=predict(plan, arm.composition, 0, case.bytes),
         reasons=(*conclusion.reasons, *known),
     )
-    return row if samples is None else _described(row, samples, index, timing.direct, plan.world_size)
+    return row if samples is None else _described(row, samples, index, timing, plan.world_size)
 
 
-def _described(row: LatencyRow, samples: Samples, index: int, direct: int, world_size: int) -> LatencyRow:
+def _described(row: LatencyRow, samples: Samples, index: int, timing: LatencyPlan, world_size: int) -> LatencyRow:
     """`row` with its raw times, what is odd about them, and the chapter's rule on them."""
     maxima, minima = samples.maxima[index], samples.minima[index]
     summary = describe(maxima)
     is_null = row.role is ArmRole.NULL
     is_valid = row.role.is_compared and row.outcome is not TimeOutcome.INVALID
     moved_bytes = 0 if is_null else row.bytes
-    odd = () if is_null else diagnose(maxima, minima, samples.positions[index])
+    odd = () if is_null else diagnose(maxima, minima, samples.positions[index], samples.held_down)
     return dataclasses.replace(
         row,
         median_us=summary.median_us,
@@ -178,7 +176,7 @@ def _described(row: LatencyRow, samples: Samples, index: int, direct: int, world
         min_median_us=describe(minima).median_us,
         gbps=payload_gbps(moved_bytes, summary.median_us),
         ring_gbps=ring_gbps(moved_bytes, summary.median_us, world_size),
-        cv_ratio=chapter_ratio(describe(samples.maxima[direct]), summary) if is_valid else None,
+        cv_ratio=chapter_ratio(describe(samples.maxima[timing.reference(index)]), summary) if is_valid else None,
         reasons=(*row.reasons, *odd),
     )
 

@@ -114,7 +114,7 @@ def judge_steps(plan: Plan, wire: Sequence[WireVerdict]) -> Equivalence:
 
 def _counted(plan: Plan, wire: Sequence[WireVerdict]) -> _Found | None:
     """The largest payload at which the bytes differ, or at which they are the same where they do everywhere."""
-    told = [row for row in wire if row.outcome is not PredictionOutcome.CANNOT_TELL]
+    told = [row for row in wire if row.outcome is not PredictionOutcome.CANNOT_TELL and row.buffers is wire[0].buffers]
     direct = {(row.bytes, row.rank): row for row in told if row.composition == DIRECT}
     pairs = sorted(
         (

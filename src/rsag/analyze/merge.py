@@ -145,19 +145,24 @@ def _reasons(
 def _unless_control_differs(merged: Mapping[ArmKey, MergeRow]) -> list[MergeRow]:
     """The rows, invalid where the direct arm differs from itself across launches: the harness favours a place."""
     faults = {
-        (key.case, key.nth): f"{key.composition} against itself: {row.interval[0]:.3f} to {row.interval[1]:.3f} across "
+        _configuration(key): f"{key.composition} against itself: {row.interval[0]:.3f} to {row.interval[1]:.3f} across "
         "launches, so the harness favours a place"
         for key, row in merged.items()
         if row.arm.role is ArmRole.CONTROL and row.outcome in DIRECTIONS and row.interval is not None
     }
     return [
         dataclasses.replace(
-            row, outcome=TimeOutcome.INVALID, ratio=None, reasons=(faults[key.case, key.nth], *row.reasons)
+            row, outcome=TimeOutcome.INVALID, ratio=None, reasons=(faults[_configuration(key)], *row.reasons)
         )
-        if (key.case, key.nth) in faults and row.outcome is not None
+        if _configuration(key) in faults and row.outcome is not None
         else row
         for key, row in merged.items()
     ]
+
+
+def _configuration(key: ArmKey) -> tuple[object, ...]:
+    """What one direct arm is the reference of: arms of the same case, buffers and settings."""
+    return key.case, key.nth, key.buffers, key.settings
 
 
 def _with_adjusted_p(rows: Sequence[MergeRow]) -> tuple[MergeRow, ...]:

@@ -119,7 +119,7 @@ def _case(case: Case) -> str:
 
 
 def _arm(arm: TimedArm) -> str:
-    extras = [arm.buffers, *(f"{key}={value}" for key, value in sorted(arm.settings.items()))]
+    extras = [arm.buffers.value, *(f"{key}={value}" for key, value in sorted(arm.settings.items()))]
     return f"{arm.role.value} {arm.composition} ({' '.join(extras)})"
 
 

@@ -11,8 +11,8 @@ from rsag.records.protocol import Choice, Protocols
 
 def with_protocols(rows: Sequence[LatencyRow], protocols: Protocols) -> tuple[LatencyRow, ...]:
     """The rows with the library's choices for their calls, and a reason where they are not the direct arm's."""
-    direct = {row.bytes: protocols.of(row.bytes, row.composition) for row in rows if row.role is ArmRole.DIRECT}
-    return tuple(_with(row, protocols.of(row.bytes, row.composition), direct.get(row.bytes, ())) for row in rows)
+    direct = {(row.bytes, row.buffers): protocols.of(row.bytes, row) for row in rows if row.role is ArmRole.DIRECT}
+    return tuple(_with(row, protocols.of(row.bytes, row), direct.get((row.bytes, row.buffers), ())) for row in rows)
 
 
 def _with(row: LatencyRow, own: Sequence[Choice], direct: Sequence[Choice]) -> LatencyRow:
@@ -23,8 +23,8 @@ def _with(row: LatencyRow, own: Sequence[Choice], direct: Sequence[Choice]) -> L
     return dataclasses.replace(row, protocols=tuple(map(str, own)), reasons=reasons)
 
 
-def _kinds(choices: Sequence[Choice]) -> set[tuple[str, str]]:
-    return {(choice.algorithm, choice.protocol) for choice in choices}
+def _kinds(choices: Sequence[Choice]) -> set[tuple[str, ...]]:
+    return {choice.how for choice in choices}
 
 
 def _say(choices: Sequence[Choice]) -> str:

@@ -10,6 +10,7 @@ from typing import TypeVar
 from rsag.errors import RecordError
 from rsag.records.codec import decode
 from rsag.records.contracts import Observation
+from rsag.records.execution import ExecutionRow
 from rsag.records.jsonl import RankFile, read_rows
 from rsag.records.latency import CaseEnd, LookRow, RoundRow, WireRow
 from rsag.records.memory import MemoryRow
@@ -17,7 +18,7 @@ from rsag.records.plan import Plan
 from rsag.records.run import LaunchMark, RankInfo
 from rsag.records.rundir import rank_files
 
-RecordedRow = LaunchMark | Observation | RoundRow | LookRow | CaseEnd | WireRow | MemoryRow
+RecordedRow = LaunchMark | Observation | ExecutionRow | RoundRow | LookRow | CaseEnd | WireRow | MemoryRow
 
 _KINDS: dict[str, type[RecordedRow]] = {
     "launch": LaunchMark,
@@ -27,6 +28,7 @@ _KINDS: dict[str, type[RecordedRow]] = {
     "case-end": CaseEnd,
     "wire": WireRow,
     "memory": MemoryRow,
+    "execution": ExecutionRow,
 }
 
 R = TypeVar("R")
@@ -117,6 +119,8 @@ def _indices(plan: Plan, row: RecordedRow) -> Mapping[str, tuple[int, int]]:
     timing = plan.latency
     if isinstance(row, MemoryRow):
         return {"arm": (row.arm, 0 if plan.memory is None else len(plan.memory.arms))}
+    if isinstance(row, ExecutionRow):
+        return {"arm": (row.arm, 0 if plan.kernels is None else len(plan.kernels.arms))}
     if isinstance(row, WireRow):
         return {
             "case": (row.case, 0 if timing is None else len(timing.wire_cases)),

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from rsag.records.latency import ArmRole, LatencyPlan, Reason, ReasonCode, RoundRow, cycle_order
 from rsag.stats import round_value
@@ -20,6 +20,7 @@ class Samples:
     """Times in ns without the warm-up, as [arm][cycle], one round after the other.
 
     `positions` says as which of its cycle an arm ran, from 0. `wrong` counts wrong elements over ranks, per arm.
+    `held_down` is the share of the time that a device's clocks were held down, by rank and cause.
     """
 
     num_rounds: int
@@ -27,6 +28,7 @@ class Samples:
     minima: tuple[tuple[int, ...], ...]
     positions: tuple[tuple[int, ...], ...]
     wrong: tuple[int, ...]
+    held_down: dict[tuple[int, str], float] = field(default_factory=dict)
 
     def values(self, reference: int, arm: int) -> list[float]:
         """Each round's log-ratio of `arm` over `reference`."""
@@ -59,6 +61,11 @@ def merge(plan: LatencyPlan, orders: Sequence[Order], rows: Rows) -> Samples:
         minima=tuple(map(tuple, minima)),
         positions=tuple(map(tuple, positions)),
         wrong=tuple(sum(row.wrong[arm] for own in rows.values() for row in own) for arm in range(num_arms)),
+        held_down={
+            (rank, cause): sum(row.held_down_us.get(cause, 0) for row in own) / max(sum(row.took_us for row in own), 1)
+            for rank, own in rows.items()
+            for cause in dict.fromkeys(cause for row in own for cause in row.held_down_us)
+        },
     )
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Set
+from collections.abc import Iterable, Mapping, Sequence
 
 from rsag.collectives import Kind
 from rsag.records.latency import (
@@ -12,11 +12,12 @@ from rsag.records.latency import (
     PredictionOutcome,
     Reason,
     ReasonCode,
+    TimedArm,
     WireRow,
     WireVerdict,
 )
 from rsag.records.plan import Backend, Plan, Prediction
-from rsag.records.protocol import Protocols
+from rsag.records.protocol import Choice, Protocols
 
 TOLERANCE = 0.01
 
@@ -55,7 +56,7 @@ def judge_wire(
         return ()
     rows = [(row.case, row.arm, rank, row) for rank, own in records.items() for row in own]
     return tuple(
-        _judge(plan, timing.wire_cases[case], timing.arms[arm].composition, rank, row, protocols)
+        _judge(plan, timing.wire_cases[case], timing.arms[arm], rank, row, protocols)
         for case, arm, rank, row in sorted(rows, key=lambda found: found[:3])
         if timing.arms[arm].role in (ArmRole.DIRECT, ArmRole.CANDIDATE)
     )
@@ -87,9 +88,8 @@ def _payload_bytes(plan: Plan, row: Prediction) -> int:
     return row.numel * plan.dtype.itemsize
 
 
-def _judge(
-    plan: Plan, case: Case, composition: str, rank: int, row: WireRow, protocols: Protocols | None
-) -> WireVerdict:
+def _judge(plan: Plan, case: Case, arm: TimedArm, rank: int, row: WireRow, protocols: Protocols | None) -> WireVerdict:
+    composition = arm.composition
     cost = predict(plan, composition, rank, case.bytes)
     if row.sent_bytes is None:
         outcome, reasons = _cannot_tell(ReasonCode.NOT_MEASURED, row.reason or "no counter, and no word why")
@@ -98,10 +98,11 @@ def _judge(
     elif plan.backend is Backend.GLOO:
         outcome, reasons = _on_gloo(plan, case, cost, row.sent_bytes, scatters=_scatters(plan, composition))
     else:
-        logged = () if protocols is None else protocols.of(case.bytes, composition)
-        outcome, reasons = _on_nccl(case, cost, row.sent_bytes, {choice.protocol for choice in logged})
+        logged = () if protocols is None else protocols.of(case.bytes, arm)
+        outcome, reasons = _on_nccl(case, cost, row.sent_bytes, logged)
     return WireVerdict(
         composition=composition,
+        buffers=arm.buffers,
         rank=rank,
         bytes=case.bytes,
         predicted_bytes=None if cost is None else cost.sent_bytes,
@@ -133,12 +134,19 @@ def _on_gloo(plan: Plan, case: Case, cost: PredictedCost, sent_bytes: float, *, 
     return _differs(case, cost, sent_bytes)
 
 
-def _on_nccl(case: Case, cost: PredictedCost, sent_bytes: float, logged: Set[str]) -> _Judgement:
-    """`logged` are the protocols that NCCL says it took, none where it was not asked."""
+def _on_nccl(case: Case, cost: PredictedCost, sent_bytes: float, logged: Sequence[Choice]) -> _Judgement:
+    """`logged` is what NCCL says it took, nothing where it was not asked."""
+    kernels = {choice.symmetric_kernel for choice in logged if choice.symmetric_kernel is not None}
+    if kernels:  # of a method of their own, which no protocol's factor speaks of
+        if _is_near(sent_bytes, cost.sent_bytes, LINK_BYTES_PER_CALL):
+            return PredictionOutcome.AGREES, ()
+        message = f"{_multiples(case, cost, sent_bytes)} on a ring, by the symmetric {' and '.join(sorted(kernels))}"
+        return PredictionOutcome.DIFFERS, (Reason(code=ReasonCode.BYTES_DIFFER, message=message),)
+    protocols = {choice.protocol for choice in logged if choice.protocol is not None}
     for factor, protocol, code, message in _FACTORS:
         if _is_near(sent_bytes, factor * cost.sent_bytes, LINK_BYTES_PER_CALL):
-            if logged and logged != {protocol}:
-                message = f"{message}, and NCCL's own log says {' and '.join(sorted(logged))}"
+            if protocols and protocols != {protocol}:
+                message = f"{message}, and NCCL's own log says {' and '.join(sorted(protocols))}"
                 return PredictionOutcome.DIFFERS, (Reason(code=ReasonCode.BYTES_DIFFER, message=message),)
             reasons = () if code is None else (Reason(code=code, message=message),)
             return PredictionOutcome.AGREES, reasons

@@ -48,6 +48,11 @@ class Groups:
             raise UsageError("no group was made for a program", got=ranks, do="give Groups the programs of all ranks")
         return self._groups[ranks]
 
+    def used_by(self, program: Program) -> list[Any]:
+        """The process groups that `program` calls its collectives in, each once, in the order of their making."""
+        ranks = {step.group for step in program.code if isinstance(step, Start)}
+        return [group for own, group in self._groups.items() if own in ranks]
+
     def global_rank(self, rank: int) -> int:
         """What torch calls program rank `rank`."""
         return self.base_ranks[rank]

@@ -11,25 +11,31 @@ from torch import Tensor
 
 from rsag.carriers.calls import Call, Calls
 from rsag.carriers.groups import Groups
+from rsag.carriers.memory import Memory, Plain
 from rsag.errors import UsageError
 from rsag.programs import Alloc, Program, Release, View
 
 
 class Pooled:
-    """`program` on tensors of its own: fill `input`, call, read `result`.
+    """`program` on tensors of its own, cut from `memory`: fill `input`, call, read `result`.
 
     `input` and `result` are 1-D; where the composition works in place they are one memory.
     """
 
     def __init__(
-        self, program: Program, groups: Groups, *, dtype: torch.dtype, device: torch.device | str = "cpu"
+        self,
+        program: Program,
+        groups: Groups,
+        *,
+        dtype: torch.dtype,
+        device: torch.device | str = "cpu",
+        memory: Memory | None = None,
     ) -> None:
         if program.rank != groups.rank:
             raise UsageError("another rank's program", got=program.rank, expected=groups.rank)
+        own = Plain(torch.device(device)) if memory is None else memory
         self._buffers = {
-            step.view.buffer: torch.empty(len(step.view), dtype=dtype, device=device)
-            for step in program.code
-            if isinstance(step, Alloc)
+            step.view.buffer: own.empty(len(step.view), dtype) for step in program.code if isinstance(step, Alloc)
         }
         self.input = self._at(program.input)
         self.result = self._at(program.result)

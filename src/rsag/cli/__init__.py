@@ -27,6 +27,7 @@ COMMANDS: dict[str, str] = {
     "show": "Print the verdict of a saved run directory.",
     "compare": "Put two saved runs side by side.",
     "merge": "Say what holds across several launches of one plan.",
+    "kernels": "Say what really ran, from traces, dumps and logs that are there already.",
     "env": "Say what this machine's backends can do, probed in child processes.",
 }
 """Name and help line of each command, in the order of `rsag --help`; the command is `rsag.cli.NAME:command`."""

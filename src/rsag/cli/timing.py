@@ -29,6 +29,7 @@ class Timing:
     sizes: str | None
     compositions: str | None
     clocks: str | None
+    buffers: str
     dtype: str
     op: str
     gate: str
@@ -52,6 +53,7 @@ DEFAULT = Timing(
     sizes=None,
     compositions=None,
     clocks=None,
+    buffers="plain",
     dtype="float32",
     op="sum",
     gate="rounds",
@@ -67,6 +69,13 @@ _OPTIONS = (
     ),
     click.option("--composition", "compositions", metavar="NAMES", help="Compositions to time against AllReduce."),
     click.option("--clock", "clocks", metavar="NAMES", help="graph, eager (CUDA) or cpu."),
+    click.option(
+        "--buffers",
+        metavar="NAMES",
+        default=DEFAULT.buffers,
+        show_default=True,
+        help="plain, registered or symmetric (NCCL): each compared with AllReduce in the same.",
+    ),
     click.option("--dtype", default=DEFAULT.dtype, show_default=True, help="Of the timed payload."),
     click.option("--op", default=DEFAULT.op, show_default=True, help="Of the timed reduction."),
     click.option("--gate", default=DEFAULT.gate, show_default=True, help="rounds: exact intervals; cv: CV <= 5 %."),
@@ -97,7 +106,7 @@ def timing_options(command: F) -> F:
 def plan_timing(timing: Timing, world_size: int, backend: Backend) -> LatencyPlan:
     """What `timing` asks to be timed on these ranks."""
     from rsag.plan.latency import plan_chapter_latency, plan_latency
-    from rsag.records.latency import Clock, Gate
+    from rsag.records.latency import Buffers, Clock, Gate
     from rsag.reduction import DType
 
     if timing.preset is not None:
@@ -113,6 +122,7 @@ def plan_timing(timing: Timing, world_size: int, backend: Backend) -> LatencyPla
         sizes=None if timing.sizes is None else [parse_bytes(one) for one in _split(timing.sizes)],
         candidates=None if timing.compositions is None else _split(timing.compositions),
         clocks=clocks,
+        buffers=[_member(Buffers, "kind of buffers", one) for one in _split(timing.buffers)],
         dtype=_member(DType, "dtype", timing.dtype),
         op=parse_op(timing.op),
         gate=_member(Gate, "gate", timing.gate),

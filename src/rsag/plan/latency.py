@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 
 from rsag.compositions import find
 from rsag.errors import UsageError
-from rsag.records.latency import ArmRole, Case, Clock, Gate, LatencyPlan, Order, TimedArm
+from rsag.records.latency import ArmRole, Buffers, Case, Clock, Gate, LatencyPlan, Order, TimedArm
 from rsag.records.plan import Backend
 from rsag.reduction import DType, Family, ReduceOp, why_undefined
 from rsag.stats import LOOKS
@@ -30,6 +30,7 @@ def plan_latency(
     sizes: Sequence[int] | None = None,
     candidates: Sequence[str] | None = None,
     clocks: Sequence[Clock] | None = None,
+    buffers: Sequence[Buffers] = (Buffers.PLAIN,),
     dtype: DType = DType.FLOAT32,
     op: ReduceOp = ReduceOp.SUM,
     gate: Gate = Gate.ROUNDS,
@@ -37,7 +38,10 @@ def plan_latency(
     margin: float | None = None,
     precisely: bool = False,
 ) -> LatencyPlan:
-    """Every size on every clock: AllReduce, the candidates, AllReduce again as control, an empty call."""
+    """Every size on every clock: AllReduce, the candidates, AllReduce again as control, an empty call.
+
+    With several kinds of `buffers` the first three once in each: what is compared is in one kind.
+    """
     if max_rounds < LOOKS[0].rounds:
         raise UsageError(
             "too few rounds for any conclusion", got=max_rounds, expected=f"at least {LOOKS[0].rounds}, the first look"
@@ -52,12 +56,14 @@ def plan_latency(
         for payload in dict.fromkeys(_fit(size, dtype, world_size) for size in wanted)
     )
     _refuse_impossible(cases, chosen, world_size, backend)
+    kinds = tuple(dict.fromkeys(buffers))
+    if backend is Backend.GLOO and set(kinds) != {Buffers.PLAIN}:
+        got = ", ".join(kind.value for kind in kinds)
+        raise UsageError("Gloo knows no registered memory", got=got, expected="plain", do="use --backend nccl")
     return LatencyPlan(
         cases=cases,
         arms=(
-            TimedArm(role=ArmRole.DIRECT, composition="all_reduce"),
-            *(TimedArm(role=ArmRole.CANDIDATE, composition=name) for name in chosen),
-            TimedArm(role=ArmRole.CONTROL, composition="all_reduce"),
+            *(arm for kind in kinds for arm in _compared(chosen, kind)),
             TimedArm(role=ArmRole.NULL, composition=""),
         ),
         blocks=BLOCKS[backend],
@@ -70,6 +76,13 @@ def plan_latency(
         claimable=True,
         wire_cases=_wire_cases(cases),
     )
+
+
+def _compared(candidates: Sequence[str], buffers: Buffers) -> Iterator[TimedArm]:
+    yield TimedArm(role=ArmRole.DIRECT, composition="all_reduce", buffers=buffers)
+    for name in candidates:
+        yield TimedArm(role=ArmRole.CANDIDATE, composition=name, buffers=buffers)
+    yield TimedArm(role=ArmRole.CONTROL, composition="all_reduce", buffers=buffers)
 
 
 def plan_chapter_latency(*, world_size: int, backend: Backend) -> LatencyPlan:

@@ -9,9 +9,11 @@ from rsag import __version__
 from rsag.compositions import COMPOSITIONS
 from rsag.errors import UsageError
 from rsag.interpreters.ledger import ledger
+from rsag.plan.kernels import plan_kernels
 from rsag.plan.latency import plan_latency
 from rsag.plan.memory import plan_memory
 from rsag.programs import Composition, record, record_all
+from rsag.records.execution import KernelsPlan
 from rsag.records.latency import LatencyPlan
 from rsag.records.memory import MemoryPlan
 from rsag.records.plan import Arm, Backend, ContractsPlan, Experiment, Plan, Planted, Prediction
@@ -38,10 +40,11 @@ def make_plan(
     planted: Sequence[Planted] = tuple(Planted),
     latency: LatencyPlan | None = None,
     memory: MemoryPlan | None = None,
+    kernels: KernelsPlan | None = None,
 ) -> Plan:
     """The plan of one run, with the ledger's predictions at 256 MiB of float32.
 
-    Where `latency` or `memory` is None, what suits the backend is timed or measured, if that is among the experiments.
+    Where `latency`, `memory` or `kernels` is None, what suits the backend is done, if that is among the experiments.
     """
     if world_size < 1:
         raise UsageError("a world has at least one rank", got=world_size, expected="1 or more")
@@ -63,6 +66,7 @@ def make_plan(
         contracts=_plan_contracts(world_size, planted),
         latency=latency or _default_latency(experiments, world_size, backend),
         memory=memory or _default_memory(experiments, world_size, backend),
+        kernels=kernels or _default_kernels(experiments, world_size, backend),
     )
 
 
@@ -74,6 +78,10 @@ def _default_latency(experiments: Sequence[Experiment], world_size: int, backend
 
 def _default_memory(experiments: Sequence[Experiment], world_size: int, backend: Backend) -> MemoryPlan | None:
     return plan_memory(world_size=world_size, backend=backend) if Experiment.MEMORY in experiments else None
+
+
+def _default_kernels(experiments: Sequence[Experiment], world_size: int, backend: Backend) -> KernelsPlan | None:
+    return plan_kernels(world_size=world_size, backend=backend) if Experiment.KERNELS in experiments else None
 
 
 def _predicted_numel(composition: Composition, world_size: int, dtype: DType) -> int:

@@ -22,11 +22,19 @@ from rsag.rank.chapter import observe_chapter
 from rsag.rank.collect import collect
 from rsag.rank.context import Context, Record
 from rsag.rank.edges import observe_edges
+from rsag.rank.kernels import observe_kernels
 from rsag.rank.latency import observe_latency
 from rsag.rank.matrix import observe_compositions, observe_operators
 from rsag.rank.memory import observe_memory
 from rsag.rank.probe import attempts, probe
-from rsag.rank.process import Place, agree_on_launch, choose_device, describe, start_groups
+from rsag.rank.process import (
+    Place,
+    agree_on_launch,
+    choose_device,
+    describe,
+    start_groups,
+    without_graph_registration,
+)
 from rsag.rank.protocol import observe_protocols
 from rsag.rank.wire import observe_wire
 from rsag.records.capability import Attempt, Capabilities, Capability
@@ -35,7 +43,7 @@ from rsag.records.describe import describe_run
 from rsag.records.jsonl import RowWriter
 from rsag.records.plan import Backend, Experiment, Plan
 from rsag.records.run import LaunchMark, RankInfo, RunOutcome
-from rsag.records.rundir import CAPABILITIES, RUN, rank_file
+from rsag.records.rundir import CAPABILITIES, RUN, rank_file, trace_file
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -77,6 +85,8 @@ def _run(options: argparse.Namespace, place: Place) -> None:
     started, began = datetime.now(timezone.utc), time.perf_counter()
     options.out.mkdir(parents=True, exist_ok=True)
     device = choose_device(plan.backend, place)
+    if plan.latency is not None:
+        without_graph_registration(plan.latency)
     with _rows(options.out, place, plan.backend, device) as rows:
         if place.store is None and place.rank == 0:  # nobody else will: a run that breaks off can be judged as well
             write_plan(plan, options.out)
@@ -87,6 +97,7 @@ def _run(options: argparse.Namespace, place: Place) -> None:
             rank=place.rank,
             world_size=place.world_size,
             device=device,
+            out=options.out,
             control=control,
             capabilities=_capabilities(options, plan, place, device),
             write=lambda record: rows.write(_row(record)),
@@ -99,7 +110,9 @@ def _run(options: argparse.Namespace, place: Place) -> None:
                     observe(context)
         rows.end()
     if place.store is None:
-        collect(options.out, place, control)
+        collect(rank_file, options.out, place, control)
+        if plan.kernels is not None:
+            collect(trace_file, options.out, place, control)
         if place.rank == 0:
             _complete(options.out, place, context, started, time.perf_counter() - began)
             print(f"rsag.rank: {options.out} is a whole run directory; next: rsag judge {options.out}")  # noqa: T201
@@ -127,6 +140,7 @@ EXPERIMENTS: dict[Experiment, tuple[Callable[[Context], None], ...]] = {
     Experiment.LATENCY: (observe_latency,),
     Experiment.WIRE: (observe_wire,),
     Experiment.MEMORY: (observe_memory,),
+    Experiment.KERNELS: (observe_kernels,),
 }
 """What a rank does for each experiment; a proof needs no ranks."""
 

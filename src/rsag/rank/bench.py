@@ -15,12 +15,13 @@ import torch
 from torch import Tensor
 
 from rsag.carriers.groups import Groups
+from rsag.carriers.memory import Memory, Plain, Registered, aligned
 from rsag.carriers.pooled import Pooled
 from rsag.carriers.torch_api import api
 from rsag.errors import UnsupportedError
 from rsag.programs import Alloc, Program
 from rsag.rank.tiles import Pieces, Scratch, Tiles, check_bytes
-from rsag.records.latency import Case
+from rsag.records.latency import Buffers, Case
 
 SMALL_PAD_BYTES, LARGE_PAD_BYTES = 1 << 20, 64 << 20
 """A pad must be of its buffers' kind: CUDA's caching allocator keeps requests up to 1 MiB in a pool of their own."""
@@ -67,9 +68,20 @@ class Arm:
     """
 
     def __init__(
-        self, program: Program, groups: Groups, tiles: Tiles, dtype: torch.dtype, device: torch.device, calls: int
+        self,
+        program: Program,
+        groups: Groups,
+        tiles: Tiles,
+        case: Case,
+        device: torch.device,
+        *,
+        calls: int = 1,
+        buffers: Buffers = Buffers.PLAIN,
+        pad_bytes: int = 0,
     ) -> None:
-        self.sets = [Pooled(program, groups, dtype=dtype, device=device) for _ in range(calls)]
+        dtype: torch.dtype = getattr(torch, case.dtype.value)
+        self._memory = memory_for(program, groups, dtype, device, calls, buffers, pad_bytes)
+        self.sets = [Pooled(program, groups, dtype=dtype, device=device, memory=self._memory) for _ in range(calls)]
         promised = tiles.promised(program)
         given = [_given(program, bound.input) for bound in self.sets]
         chunk = tiles.contributed(program.rank, given[0].numel())
@@ -98,6 +110,36 @@ class Arm:
 
     def num_wrong(self) -> int:
         return int(self._wrong)
+
+    def close(self) -> None:
+        """Give up the buffers and every view of them; the device must be done with them."""
+        for views in (self.sets, self._inputs, self._results, self._spoiled):
+            views.clear()
+        self._memory.close()
+
+    def __enter__(self) -> Arm:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+
+def memory_for(
+    program: Program,
+    groups: Groups,
+    dtype: torch.dtype,
+    device: torch.device,
+    calls: int,
+    buffers: Buffers,
+    pad_bytes: int,
+) -> Memory:
+    """Room for `calls` sets of the program's buffers, behind a pad, in the kind of memory that is asked for."""
+    if buffers is Buffers.PLAIN:
+        return Plain(device, pad_bytes)
+    per_call = sum(aligned(len(step.view) * dtype.itemsize) for step in program.code if isinstance(step, Alloc))
+    used = groups.used_by(program)
+    symmetric = buffers is Buffers.SYMMETRIC
+    return Registered(calls * per_call, used, device, symmetric=symmetric, pad_bytes=pad_bytes)
 
 
 def _given(program: Program, buffer: Tensor) -> Tensor:
@@ -128,21 +170,38 @@ def most_bytes(case: Case, program: Program | None, device: torch.device) -> int
 
 
 class ArmsBench:
-    """What the benches share: arms on pooled buffers. A program of None is the null arm, which does nothing."""
+    """What the benches share: arms on pooled buffers. A program of None is the null arm, which does nothing.
+
+    `buffers` are the arms', in the order of `programs`; all plain where it is left out.
+    """
 
     def __init__(
-        self, case: Case, programs: Sequence[Program | None], groups: Groups, tiles: Tiles, device: torch.device
+        self,
+        case: Case,
+        programs: Sequence[Program | None],
+        groups: Groups,
+        tiles: Tiles,
+        device: torch.device,
+        buffers: Sequence[Buffers] = (),
     ) -> None:
         self.case, self.programs, self.groups, self.tiles, self.device = case, programs, groups, tiles, device
         self.arms: dict[int, Arm] = {}
-        self._pads: list[Tensor] = []
+        self._buffers = buffers or [Buffers.PLAIN] * len(programs)
 
     def open(self, arm: int, coin: random.Random) -> None:
-        self._pads.append(torch.empty(coin.randrange(1, pad_bytes(self.case)), dtype=torch.uint8, device=self.device))
+        pad = coin.randrange(1, pad_bytes(self.case))
         program = self.programs[arm]
         if program is not None:
-            dtype = getattr(torch, self.case.dtype.value)
-            self.arms[arm] = Arm(program, self.groups, self.tiles, dtype, self.device, self.case.calls)
+            self.arms[arm] = Arm(
+                program,
+                self.groups,
+                self.tiles,
+                self.case,
+                self.device,
+                calls=self.case.calls,
+                buffers=self._buffers[arm],
+                pad_bytes=pad,
+            )
 
     def reset(self, arm: int) -> None:
         if arm in self.arms:
@@ -156,8 +215,9 @@ class ArmsBench:
         return [self.arms[arm].num_wrong() if arm in self.arms else 0 for arm in range(len(self.programs))]
 
     def close(self) -> None:
+        for arm in self.arms.values():
+            arm.close()
         self.arms.clear()
-        self._pads.clear()
 
     def call(self, arm: int) -> None:
         """All calls of one timing, one after the other."""
@@ -191,9 +251,15 @@ class EagerBench(ArmsBench):
     """
 
     def __init__(
-        self, case: Case, programs: Sequence[Program | None], groups: Groups, tiles: Tiles, device: torch.device
+        self,
+        case: Case,
+        programs: Sequence[Program | None],
+        groups: Groups,
+        tiles: Tiles,
+        device: torch.device,
+        buffers: Sequence[Buffers] = (),
     ) -> None:
-        super().__init__(case, programs, groups, tiles, device)
+        super().__init__(case, programs, groups, tiles, device, buffers)
         self._one = torch.zeros(1, device=device)
         self._start = torch.cuda.Event(enable_timing=True)  # type: ignore[no-untyped-call]
         self._end = torch.cuda.Event(enable_timing=True)  # type: ignore[no-untyped-call]
@@ -236,8 +302,9 @@ class GraphBench(EagerBench):
         tiles: Tiles,
         device: torch.device,
         control: Any,
+        buffers: Sequence[Buffers] = (),
     ) -> None:
-        super().__init__(case, programs, groups, tiles, device)
+        super().__init__(case, programs, groups, tiles, device, buffers)
         self._control = control
         self._graphs: dict[int, torch.cuda.CUDAGraph] = {}
         self._failed = ""

@@ -1,8 +1,9 @@
-"""Under torchrun there is no shared file system to rely on: rows travel over the group to rank 0's directory."""
+"""Under torchrun there is no shared file system to rely on: files travel over the group to rank 0's directory."""
 
 from __future__ import annotations
 
 import ctypes
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -10,12 +11,11 @@ import torch
 
 from rsag.carriers.torch_api import api
 from rsag.rank.process import Place
-from rsag.records.rundir import rank_file
 
 
-def collect(out: Path, place: Place, control: Any) -> None:
-    """Write into rank 0's `out` the rows of every rank that are not there already. Collective over `control`."""
-    mine = rank_file(out, place.rank).read_bytes()
+def collect(name: Callable[[Path, int], Path], out: Path, place: Place, control: Any) -> None:
+    """Write into rank 0's `out` the files of all ranks that are not there already. Collective over `control`."""
+    mine = name(out, place.rank).read_bytes()
     size = torch.tensor([len(mine)], dtype=torch.int64)
     sizes = torch.empty(place.world_size, dtype=torch.int64)
     api().all_gather(sizes, size, control, False)
@@ -27,6 +27,6 @@ def collect(out: Path, place: Place, control: Any) -> None:
     if place.rank != 0:
         return
     for rank, length in enumerate(sizes.tolist()):
-        path = rank_file(out, rank)
+        path = name(out, rank)
         if not path.exists():
             path.write_bytes(ctypes.string_at(everyone.data_ptr() + rank * longest, length))

@@ -4,18 +4,20 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 import torch
 
 from rsag.records.capability import Capabilities
 from rsag.records.contracts import Observation
+from rsag.records.execution import ExecutionRow
 from rsag.records.latency import CaseEnd, LookRow, RoundRow, WireRow
 from rsag.records.memory import MemoryRow
 from rsag.records.plan import Plan
-from rsag.records.protocol import ProtocolRow
+from rsag.records.protocol import CountsRow, ProtocolRow
 
-Record = Observation | RoundRow | LookRow | CaseEnd | WireRow | ProtocolRow | MemoryRow
+Record = Observation | ExecutionRow | RoundRow | LookRow | CaseEnd | WireRow | ProtocolRow | CountsRow | MemoryRow
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -26,6 +28,7 @@ class Context:
     rank: int
     world_size: int
     device: torch.device
+    out: Path  # where this rank leaves its files
     control: Any
     capabilities: Capabilities | None  # where an experiment asks for them
     write: Callable[[Record], None]

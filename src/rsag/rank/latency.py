@@ -17,6 +17,7 @@ from rsag.programs import Program, record_all
 from rsag.rank.bench import Bench, CpuBench, EagerBench, GraphBench, most_bytes
 from rsag.rank.context import Context
 from rsag.rank.rounds import run_round
+from rsag.rank.throttle import held_down
 from rsag.rank.tiles import Tiles
 from rsag.records.latency import (
     ArmRole,
@@ -76,14 +77,15 @@ def _measure(context: Context, plan: LatencyPlan, index: int, case: Case, graphs
         return why
     every = [program for row in programs if row is not None for program in row]
     tiles = Tiles(case.op, case.dtype, context.world_size, context.device)
+    buffers = [arm.buffers for arm in plan.arms]
     with Groups(every, graphs if case.clock is Clock.GRAPH else None) as groups:
         bench: Bench
         if case.clock is Clock.CPU:
-            bench = CpuBench(case, mine, groups, tiles, context.device)
+            bench = CpuBench(case, mine, groups, tiles, context.device, buffers)
         elif case.clock is Clock.EAGER:
-            bench = EagerBench(case, mine, groups, tiles, context.device)
+            bench = EagerBench(case, mine, groups, tiles, context.device, buffers)
         else:
-            bench = GraphBench(case, mine, groups, tiles, context.device, context.control)
+            bench = GraphBench(case, mine, groups, tiles, context.device, context.control, buffers)
         try:
             _run_rounds(context, plan, index, bench)
         except UnsupportedError as error:
@@ -94,6 +96,7 @@ def _measure(context: Context, plan: LatencyPlan, index: int, case: Case, graphs
 
 def _run_rounds(context: Context, plan: LatencyPlan, index: int, bench: Bench) -> None:
     looks = {look.rounds for look in LOOKS}
+    counters = held_down(context.device)
     rows: list[RoundRow] = []
     merged: list[list[list[int]]] = []
     for number in range(plan.max_rounds):
@@ -103,6 +106,7 @@ def _run_rounds(context: Context, plan: LatencyPlan, index: int, bench: Bench) -
             number=number,
             order=cycle_order(plan, context.plan.seed, index, number),
             seed=round_seed(context.plan.seed, index, number),
+            held_down=counters,
         )
         context.write(row)
         rows.append(row)
@@ -147,7 +151,8 @@ def decide_arms(plan: LatencyPlan, merged: Sequence[Sequence[Sequence[int]]]) ->
         if not one.role.is_compared:
             decisions.append(None)
             continue
-        values = [round_value(row[plan.direct][plan.warmup_cycles :], row[arm][plan.warmup_cycles :]) for row in merged]
+        direct = plan.reference(arm)
+        values = [round_value(row[direct][plan.warmup_cycles :], row[arm][plan.warmup_cycles :]) for row in merged]
         decisions.append(decide_arm(plan, one.role, values))
     return decisions
 

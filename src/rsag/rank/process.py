@@ -15,6 +15,7 @@ import torch.distributed as dist
 
 from rsag.carriers.torch_api import api
 from rsag.errors import UsageError
+from rsag.records.latency import Buffers, LatencyPlan
 from rsag.records.plan import Backend
 from rsag.records.run import RankInfo
 
@@ -76,6 +77,18 @@ def choose_device(backend: Backend, place: Place) -> torch.device:
     device = torch.device("cuda", place.local_rank)
     torch.cuda.set_device(device)
     return device
+
+
+def without_graph_registration(plan: LatencyPlan) -> None:
+    """Before NCCL starts, keep it from registering the buffers of graphs by itself, where arms have registered ones.
+
+    What it registers for a graph it knows by its addresses, also after the graph is gone. Memory that is registered
+    next at the same addresses, as each round's is, was read through the old mapping: with NCCL 2.28.9 on two H200 every
+    element of ReduceScatter and AllGather was wrong in half of the rounds after the first, and AllReduce right. What
+    torch's own allocator gives is not registered for graphs anyway.
+    """
+    if any(arm.buffers is not Buffers.PLAIN for arm in plan.arms):
+        os.environ["NCCL_GRAPH_REGISTER"] = "0"
 
 
 def start_groups(backend: Backend, place: Place, device: torch.device, timeout_s: float) -> Any:

@@ -7,6 +7,7 @@ import time
 from collections.abc import Callable, Sequence
 
 from rsag.rank.bench import Bench
+from rsag.rank.throttle import HeldDown
 from rsag.records.latency import RoundRow
 
 
@@ -17,6 +18,7 @@ def run_round(
     number: int,
     order: Sequence[Sequence[int]],
     seed: int,
+    held_down: HeldDown = dict,
     clock_ns: Callable[[], int] = time.monotonic_ns,
 ) -> RoundRow:
     """Fresh buffers and captures in random order, then every cycle of `order`; the row is for the caller to write."""
@@ -32,6 +34,7 @@ def run_round(
     bench.ready()
     times = [[0] * len(order) for _ in arms]
     starts = [0] * len(order)
+    before = held_down()
     began = clock_ns()
     for cycle, sequence in enumerate(order):
         starts[cycle] = (clock_ns() - began) // 1000
@@ -41,6 +44,8 @@ def run_round(
             times[arm][cycle] = bench.time_ns(arm)
             bench.check(arm)
     wrong = bench.num_wrong()
+    ended = clock_ns()
+    after = held_down()
     bench.close()
     return RoundRow(
         case=case,
@@ -49,4 +54,6 @@ def run_round(
         ns=tuple(tuple(row) for row in times),
         started_us=tuple(starts),
         wrong=tuple(wrong),
+        took_us=(ended - began) // 1000,
+        held_down_us={cause: us for cause in after if (us := (after[cause] - before.get(cause, 0)) // 1000) > 0},
     )

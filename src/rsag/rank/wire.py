@@ -11,16 +11,17 @@ import time
 from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass
-from typing import Any
 
 import torch
 import torch.distributed as dist
 
 from rsag.carriers.groups import Groups
 from rsag.collectives import COLLECTIVES, Kind
+from rsag.errors import UnsupportedError
 from rsag.rank.bench import Arm
 from rsag.rank.context import Context
 from rsag.rank.latency import case_programs
+from rsag.rank.nvml import Nvml
 from rsag.rank.tiles import Tiles
 from rsag.records.latency import ArmRole, Case, WireRow
 from rsag.records.plan import Backend
@@ -55,10 +56,9 @@ def observe_wire(context: Context) -> None:
             if counter is not None:
                 calls = _num_calls(case, counter, context.world_size)
                 with Groups(programs) as groups:
-                    bound = Arm(
-                        programs[context.rank], groups, tiles, getattr(torch, case.dtype.value), context.device, 1
-                    )
-                    sent, received = _count(context, counter, bound, calls)
+                    mine, kind = programs[context.rank], plan.arms[arm].buffers
+                    with Arm(mine, groups, tiles, case, context.device, buffers=kind) as bound:
+                        sent, received = _count(context, counter, bound, calls)
             context.write(
                 WireRow(
                     case=index,
@@ -159,36 +159,20 @@ def tcp_bytes() -> tuple[int, int]:
 # ------------------------------------------------------------------------------------------------------------ NVLink
 
 _ALL_LINKS = 0xFFFFFFFF
+_FIELDS = [(138, _ALL_LINKS), (139, _ALL_LINKS)]
+"""NVML_FI_DEV_NVLINK_THROUGHPUT_DATA_TX and RX, in KiB (nvml.h)."""
 
 
 def _nvlink_counter(device: torch.device) -> tuple[Counter | None, str]:
     try:
-        import pynvml  # type: ignore[import-not-found,import-untyped,unused-ignore]  # nvidia-ml-py, optional
-    except ImportError:
-        return None, "nvidia-ml-py is not installed, so NVLink's counters cannot be read"
-    try:
-        pynvml.nvmlInit()
-        handle = _nvml_handle(pynvml, device)
-        fields = [
-            (pynvml.NVML_FI_DEV_NVLINK_THROUGHPUT_DATA_TX, _ALL_LINKS),
-            (pynvml.NVML_FI_DEV_NVLINK_THROUGHPUT_DATA_RX, _ALL_LINKS),
-        ]
+        nvml = Nvml(device)
+        if None in nvml.read(_FIELDS):
+            return None, "NVML has no NVLink data counters here"
+    except UnsupportedError as error:
+        return None, f"NVLink's counters cannot be read: {error}"
 
-        def read() -> tuple[int, int]:
-            values = pynvml.nvmlDeviceGetFieldValues(handle, fields)
-            return int(values[0].value.ullVal) * 1024, int(values[1].value.ullVal) * 1024
+    def read() -> tuple[int, int]:
+        sent, received = nvml.read(_FIELDS)
+        return (sent or 0) * 1024, (received or 0) * 1024
 
-        status = [int(value.nvmlReturn) for value in pynvml.nvmlDeviceGetFieldValues(handle, fields)]
-    except pynvml.NVMLError as error:
-        return None, f"NVML: {error}"
-    if any(status):
-        return None, f"NVML has no NVLink data counters here (return codes {status})"
     return Counter("NVML NVLink data, whole device", read, coarse=True), ""
-
-
-def _nvml_handle(pynvml: Any, device: torch.device) -> Any:
-    """By UUID, which CUDA_VISIBLE_DEVICES does not renumber."""
-    uuid = getattr(torch.cuda.get_device_properties(device), "uuid", None)
-    if uuid is None:
-        return pynvml.nvmlDeviceGetHandleByIndex(device.index)
-    return pynvml.nvmlDeviceGetHandleByUUID(f"GPU-{uuid}")

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from enum import Enum
 from typing import Literal
 
+from rsag.errors import UsageError
 from rsag.reduction import DType, ReduceOp
 from rsag.stats import Decision, Stop, balanced_order, decide
 
@@ -18,6 +19,14 @@ class Clock(str, Enum):
     CPU = "cpu"  # monotonic clock around one call, after a barrier
     EAGER = "eager"  # CUDA events around back-to-back host calls, divided by their number
     GRAPH = "graph"  # CUDA events around the replay of a graph of calls, divided by their number
+
+
+class Buffers(str, Enum):
+    """The kind of memory that an arm's tensors lie in. Arms of unlike buffers are timed together, never compared."""
+
+    PLAIN = "plain"  # torch's caching allocator
+    REGISTERED = "registered"  # NCCL's allocator, known to the communicator beforehand
+    SYMMETRIC = "symmetric"  # a window that all ranks registered together: NCCL has kernels of its own for it
 
 
 class Gate(str, Enum):
@@ -54,7 +63,7 @@ class TimedArm:
 
     role: ArmRole
     composition: str
-    buffers: str = "plain"
+    buffers: Buffers = Buffers.PLAIN
     settings: dict[str, str] = field(default_factory=dict)
 
 
@@ -92,10 +101,16 @@ class LatencyPlan:
     wire_cases: tuple[Case, ...]
     claimable: bool = False
 
-    @property
-    def direct(self) -> int:
-        """The index of the arm that all others are compared with."""
-        return next(index for index, arm in enumerate(self.arms) if arm.role is ArmRole.DIRECT)
+    def reference(self, arm: int) -> int:
+        """The index of the arm that `arm` is compared with: the direct one in the same buffers and settings."""
+        own = self.arms[arm]
+        for index, one in enumerate(self.arms):
+            if one.role is ArmRole.DIRECT and (one.buffers, one.settings) == (own.buffers, own.settings):
+                return index
+        raise UsageError(
+            f"the plan has nothing to compare {own.composition} in {own.buffers.value} buffers with",
+            do="give it a direct arm of the same buffers and settings",
+        )
 
     @property
     def log_margin(self) -> float | None:
@@ -134,7 +149,9 @@ class RoundRow:
     """One rank's round of one case, written after it. `ns[arm][cycle]` is the time of one call.
 
     `started_us[cycle]` counts from the round's start on CLOCK_MONOTONIC; `wrong` are elements that differ from the
-    oracle. The order of arms follows from the plan's seed: `cycle_order`.
+    oracle. `took_us` is the round from its first cycle on; `held_down_us` how much of it the device's clocks were held
+    down, by cause: empty where they were not, or where nothing tells. The order of arms follows from the plan's seed:
+    `cycle_order`.
     """
 
     kind: Literal["round"] = "round"
@@ -144,6 +161,8 @@ class RoundRow:
     ns: tuple[tuple[int, ...], ...]
     started_us: tuple[int, ...]
     wrong: tuple[int, ...]
+    took_us: int = 0
+    held_down_us: dict[str, int] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -209,6 +228,7 @@ class ReasonCode(str, Enum):
     DRIFT = "drift"
     OUTLIERS = "outliers"
     BIMODAL = "bimodal"
+    THROTTLED = "throttled"  # a device's clocks were held down
     ORDER_EFFECT = "order-effect"
     UNSTABLE_CV = "unstable-cv"
     PROTOCOLS_DIFFER = "protocols-differ"
@@ -255,7 +275,7 @@ class LatencyRow:
     op: ReduceOp
     composition: str
     role: ArmRole
-    buffers: str
+    buffers: Buffers
     settings: dict[str, str]
     clock: Clock
     calls: int
@@ -290,6 +310,7 @@ class WireVerdict:
     """Bytes that one rank sent per call, at a payload of `bytes`: the ledger's on an ideal ring, and the counter's."""
 
     composition: str
+    buffers: Buffers = Buffers.PLAIN
     rank: int
     bytes: int
     predicted_bytes: float | None

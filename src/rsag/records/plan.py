@@ -6,7 +6,8 @@ from dataclasses import dataclass, field
 from enum import Enum
 from typing import ClassVar
 
-from rsag.records.latency import LatencyPlan
+from rsag.records.execution import KernelsPlan
+from rsag.records.latency import Buffers, LatencyPlan
 from rsag.records.memory import MemoryPlan
 from rsag.reduction import DType, ReduceOp
 
@@ -14,12 +15,6 @@ from rsag.reduction import DType, ReduceOp
 class Backend(str, Enum):
     GLOO = "gloo"
     NCCL = "nccl"
-
-
-class Buffers(str, Enum):
-    """The kind of memory that an arm's tensors lie in."""
-
-    PLAIN = "plain"
 
 
 class Experiment(str, Enum):
@@ -30,6 +25,7 @@ class Experiment(str, Enum):
     LATENCY = "latency"
     WIRE = "wire"
     MEMORY = "memory"
+    KERNELS = "kernels"
 
     @property
     def is_timed(self) -> bool:
@@ -106,6 +102,7 @@ class Plan:
     contracts: ContractsPlan
     latency: LatencyPlan | None = None
     memory: MemoryPlan | None = None
+    kernels: KernelsPlan | None = None
 
     def prediction(self, composition: str, rank: int) -> Prediction | None:
         """What is predicted of one rank in one composition, where the ledger was asked."""

@@ -18,6 +18,7 @@ PROOFS = "proofs.json"
 CAPABILITIES = "capabilities.json"
 PROTOCOLS = "protocols.json"
 RUN = "run.json"
+NATIVE = "native.json"
 VERDICT = "verdict.json"
 
 _RANK_FILE = re.compile(r"rank-(\d{4,})\.jsonl")
@@ -59,6 +60,16 @@ def require_run_directory(path: Path) -> Path:
 def rank_file(directory: Path, rank: int) -> Path:
     """Where `rank` writes its rows."""
     return directory / f"rank-{rank:04d}.jsonl"
+
+
+def trace_file(directory: Path, rank: int) -> Path:
+    """Where `rank` leaves what torch's profiler saw of its kernels experiment."""
+    return directory / f"trace-{rank:04d}.json.gz"
+
+
+def native_trace_file(directory: Path) -> Path:
+    """Where the native probe leaves what torch's profiler saw."""
+    return directory / "trace-native.json.gz"
 
 
 def rank_log(directory: Path, rank: int) -> Path:

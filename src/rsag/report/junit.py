@@ -14,7 +14,7 @@ from rsag.records.latency import LatencyRow, PredictionOutcome, TimeOutcome, Wir
 from rsag.records.proof import ProofOutcome, ProofRow, Proofs
 from rsag.records.verdict import Verdict, VerdictOutcome
 from rsag.report.answers import answer
-from rsag.report.names import arm_name, case_name
+from rsag.report.names import arm_name, case_name, wire_name
 from rsag.report.proofs import describe
 from rsag.units import format_bytes
 
@@ -139,7 +139,7 @@ def _wire(row: WireVerdict) -> _Case:
     ]
     return _Case(
         classname="rsag.wire",
-        name=f"{row.composition} at {format_bytes(row.bytes)} on rank {row.rank}",
+        name=f"{wire_name(row)} at {format_bytes(row.bytes)} on rank {row.rank}",
         status=_Status.SKIPPED if row.outcome is PredictionOutcome.CANNOT_TELL else _Status.PASSED,
         message=reasons[0] if reasons else row.outcome.value,
         out="\n".join([f"{row.outcome.value}: {', '.join(counts)} per call", *reasons]),

@@ -11,7 +11,7 @@ from rich.text import Text
 from rsag.records.latency import ArmRole, LatencyRow, PredictionOutcome, Reason, ReasonCode, TimeOutcome, WireVerdict
 from rsag.records.verdict import Verdict
 from rsag.report.answers import STYLE
-from rsag.report.names import arm_name, case_heading, kind_name
+from rsag.report.names import arm_name, case_heading, kind_name, wire_name
 from rsag.report.tables import MARKS, plain_table
 from rsag.units import format_bytes
 
@@ -117,10 +117,11 @@ def wire_table(verdicts: Sequence[WireVerdict]) -> Table:
     for name in ("M", "predicted", "counted"):
         table.add_column(name, justify="right", no_wrap=True)
     table.add_column("outcome")
-    for size, composition in dict.fromkeys((row.bytes, row.composition) for row in verdicts):
-        rows = [row for row in verdicts if (row.bytes, row.composition) == (size, composition)]
+    for size, composition, buffers in dict.fromkeys((row.bytes, row.composition, row.buffers) for row in verdicts):
+        asked = (size, composition, buffers)
+        rows = [row for row in verdicts if (row.bytes, row.composition, row.buffers) == asked]
         table.add_row(
-            composition,
+            wire_name(rows[0]),
             format_bytes(size),
             _span([row.predicted_bytes for row in rows], size),
             _span([row.measured_bytes for row in rows], size),
@@ -163,7 +164,7 @@ def reason_lines(latency: Sequence[LatencyRow], wire: Sequence[WireVerdict]) -> 
         reasons = [one for one in row.reasons if row.role is not ArmRole.CONTROL or one.code not in _NO_ANSWER]
         note(reasons, f"{arm_name(row)} at {format_bytes(row.bytes)} ({row.clock.value} x{row.calls})")
     for one in wire:
-        note(one.reasons, f"the wire of {one.composition} at {format_bytes(one.bytes)}")
+        note(one.reasons, f"the wire of {wire_name(one)} at {format_bytes(one.bytes)}")
     lines = []
     for code, places in said.items():
         (where, message), others = places[0], len(dict.fromkeys(place for place, _ in places)) - 1

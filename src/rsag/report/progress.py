@@ -12,6 +12,7 @@ from rich.status import Status
 from rsag.records.codec import decode
 from rsag.records.latency import ArmRole, Case, LatencyPlan, LookRow
 from rsag.records.plan import Plan
+from rsag.report.names import arm_name
 from rsag.units import format_bytes
 
 
@@ -72,7 +73,7 @@ class Progress:
         for arm, ratio in zip(plan.arms, look.ratios):
             if arm.role is ArmRole.CANDIDATE:
                 said = "no interval yet" if ratio is None else f"{ratio[0]:.3f} [{ratio[1]:.3f}, {ratio[2]:.3f}]"
-                parts.append(f"{arm.composition} {said}")
+                parts.append(f"{arm_name(arm)} {said}")
         return f"{', '.join(parts)} after {look.rounds} {'round' if look.rounds == 1 else 'rounds'}"
 
 

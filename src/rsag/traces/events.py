@@ -120,6 +120,7 @@ class Call:
     start_ns: int | None
     end_ns: int | None
     state: str | None = None  # the flight recorder's: scheduled, started, completed
+    rank: int | None = None  # the caller's in the group, where one file holds the calls of several
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -164,6 +165,9 @@ class LimitCode(str, Enum):
     NO_DEVICES = "no-devices"  # sums over all devices
     TRUNCATED = "truncated"
     NO_COUNTS = "no-counts"  # the caller's counts and dtypes are not recorded
+    NO_OPERATORS = "no-operators"  # the reduction operator is not recorded
+    NOT_AS_CALLED = "not-as-called"  # what a backend ran, which need not be what was called
+    NO_CHOICES = "no-choices"  # the library does not say which algorithm and protocol it chose
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -1,0 +1,141 @@
+"""What really ran: from captures to the answer, `rsag kernels`."""
+
+from __future__ import annotations
+
+from collections import Counter, defaultdict
+from collections.abc import Sequence
+from fnmatch import fnmatchcase
+
+from rsag.analyze.agreement import agreement
+from rsag.analyze.asked import Asked
+from rsag.analyze.chosen import Chosen
+from rsag.analyze.executed import Executed, Joined, join
+from rsag.analyze.kernel_rows import device_rows
+from rsag.analyze.range_rows import Contents, range_rows
+from rsag.analyze.sums import sums_devices, sums_ranges
+from rsag.analyze.transfers import Transfers, transfers
+from rsag.records.kernels import (
+    CallRow,
+    ChoiceRow,
+    KernelsDocument,
+    LimitRow,
+    QuarantineRows,
+    Rule,
+    SkippedRow,
+    SourceRow,
+)
+from rsag.records.protocol import Choice
+from rsag.traces.events import Capture, OperationKind, Range, RangeKind, SummedKernels
+
+
+def read_kernels(
+    captures: Sequence[Capture], ranges: str | None = None, rule: Rule = Rule.SAME_THREAD
+) -> KernelsDocument:
+    """What `captures` show of the collectives that ran, in the ranges whose name fits the glob `ranges`.
+
+    Without a glob the user's own marks are meant, and torch's and the library's ranges are left out. Several captures
+    are taken as the ranks of one step, a library's log as a word on all of them. Pure: the same captures give the same
+    document.
+    """
+    joined = [join(capture) for capture in captures]
+    choices = [choice for capture in captures for choice in capture.choices]
+    range_rows_, device_rows_, left_out = [], [], 0
+    for source, one in enumerate(joined):
+        wanted = [span for span in one.capture.ranges if _is_wanted(span, ranges)]
+        contents = Contents.of(one, wanted, rule)
+        chosen = Chosen(choices, one.executed)
+        rows = range_rows(source, one, wanted, contents, rule, chosen)
+        summed = [row for row in one.capture.sums if _is_wanted_sum(row, ranges)]
+        rows += sums_ranges(source, summed)
+        range_rows_ += rows
+        device_rows_ += device_rows(source, one, contents.all_executed(), chosen)
+        device_rows_ += sums_devices(source, one.capture.sums)
+        shown = {row.range for row in rows}
+        left_out += len({span.name for span in wanted} - shown)
+    side_by_side = _transfers(joined)
+    return KernelsDocument(
+        rule=rule,
+        sources=tuple(_source(one) for one in joined),
+        ranges=tuple(range_rows_),
+        ranges_left_out=left_out,
+        devices=tuple(device_rows_),
+        agreement=agreement(range_rows_, [capture.origin.rank for capture in captures]),
+        transfers=side_by_side.rows,
+        notes=side_by_side.notes,
+        quarantine=_quarantine(captures),
+    )
+
+
+def _is_wanted(span: Range, ranges: str | None) -> bool:
+    return span.kind is RangeKind.MARK if ranges is None else fnmatchcase(span.name, ranges)
+
+
+def _is_wanted_sum(row: SummedKernels, ranges: str | None) -> bool:
+    return bool(row.range) and (not row.range.startswith("NCCL:") if ranges is None else fnmatchcase(row.range, ranges))
+
+
+def _transfers(joined: Sequence[Joined]) -> Transfers:
+    """Every device of every process and file is a rank: by its own number where a file is one rank's."""
+    members: dict[tuple[int, int | None, int], list[Executed]] = defaultdict(list)
+    for source, one in enumerate(joined):
+        for executed in one.executed:
+            if executed.operation.kind is OperationKind.KERNEL:
+                members[source, executed.process, executed.operation.device].append(executed)
+    ranks = [joined[source].capture.origin.rank for source, _, _ in members]
+    named = None not in ranks and len(set(ranks)) == len(ranks)
+    numbers = [rank for rank in ranks if rank is not None] if named else range(len(members))
+    return transfers(dict(zip(numbers, members.values())))
+
+
+def _source(one: Joined) -> SourceRow:
+    capture = one.capture
+    return SourceRow(
+        path=capture.source,
+        format=capture.format.value,
+        rank=capture.origin.rank,
+        world_size=capture.origin.world_size,
+        backend=capture.origin.backend,
+        library_version=capture.origin.library_version,
+        tool=capture.origin.tool,
+        num_other_kernels=capture.num_other_kernels,
+        calls=_calls(one.asked),
+        choices=_choices(capture.choices),
+        limits=tuple(LimitRow(code=limit.code.value, message=limit.message) for limit in capture.limits),
+    )
+
+
+def _calls(asked: Sequence[Asked]) -> tuple[CallRow, ...]:
+    kinds: Counter[tuple[str, int | None, str | None, int | None, str | None, str | None]] = Counter()
+    for call in asked:
+        if call.collective is not None and not call.is_group_end:
+            metadata = call.metadata
+            key = (call.collective, call.rank, metadata.group, metadata.group_size, metadata.dtype, call.ran_as)
+            kinds[key] += call.count
+    return tuple(
+        CallRow(
+            collective=collective,
+            count=count,
+            rank=rank,
+            group=group,
+            group_size=group_size,
+            dtype=dtype,
+            ran_as=ran_as,
+        )
+        for (collective, rank, group, group_size, dtype, ran_as), count in kinds.items()
+    )
+
+
+def _choices(choices: Sequence[Choice]) -> tuple[ChoiceRow, ...]:
+    return tuple(ChoiceRow(count=count, choice=choice) for choice, count in Counter(choices).items())
+
+
+def _quarantine(captures: Sequence[Capture]) -> QuarantineRows:
+    return QuarantineRows(
+        num_skipped=sum(capture.quarantine.num_skipped for capture in captures),
+        num_seen=sum(capture.quarantine.num_seen for capture in captures),
+        first=tuple(
+            SkippedRow(source=source, offset=skipped.offset, reason=skipped.reason)
+            for source, capture in enumerate(captures)
+            for skipped in capture.quarantine.first
+        ),
+    )

@@ -1,0 +1,223 @@
+"""How the collectives of one instance of a range were executed on one device."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from rsag.analyze.asked import Asked
+from rsag.analyze.executed import Executed
+from rsag.analyze.pairing import pair
+from rsag.analyze.words import ALL_TO_ALL, GATHER, SCATTER
+from rsag.collectives import Kind
+from rsag.records.kernels import Evidence, KernelReason, KernelReasonCode, Structure
+from rsag.traces.events import GraphLaunch, Metadata, OperationKind
+
+_HOST_BACKENDS = ("gloo", "mpi", "ucc")
+
+# What copy engines can do: they move, and cannot reduce (NCCL 2.28 and later, CTA policy ZERO, symmetric windows).
+_COPYABLE = frozenset({Kind.ALL_GATHER.value, ALL_TO_ALL, GATHER, SCATTER})
+
+_PAIR = frozenset({Kind.REDUCE_SCATTER.value, Kind.ALL_GATHER.value})
+
+Unit = tuple[str | None, Metadata]
+"""One execution: the collective and its description."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Held:
+    """What one instance of a range holds, on all devices: calls by their index, what was executed in launch order."""
+
+    calls: dict[int, Asked]
+    executed: tuple[Executed, ...]
+    graphs: tuple[GraphLaunch, ...]
+    has_device_rows: bool
+    backend: str | None
+
+    def kernels(self, device: int | None) -> list[Executed]:
+        return [
+            one
+            for one in self.executed
+            if one.operation.kind is OperationKind.KERNEL and device in (None, one.operation.device)
+        ]
+
+    def copied(self, device: int | None) -> list[Executed]:
+        """The first copy of each call that copies ran: a peer's part each, and no kernel."""
+        if all(one.operation.kind is OperationKind.KERNEL for one in self.executed):
+            return []
+        by_kernel = {index for one in self.kernels(None) for index in one.calls}
+        copies = [
+            one
+            for one in self.executed
+            if one.operation.kind is OperationKind.COPY and one.calls and one.calls[0] not in by_kernel
+        ]
+        number = Counter(one.calls[0] for one in copies)
+        first: dict[int, Executed] = {}
+        for one in copies:
+            call = self.calls.get(one.calls[0])
+            if (
+                call is not None
+                and device in (None, one.operation.device)
+                and _may_be_copied(call, number[one.calls[0]])
+            ):
+                first.setdefault(one.calls[0], one)
+        return list(first.values())
+
+    def on_host(self, call: Asked) -> bool:
+        backend = call.host_backend or (None if self.has_device_rows else self.backend)
+        return backend in _HOST_BACKENDS
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Judged:
+    structure: Structure
+    evidence: Evidence
+    reasons: tuple[KernelReason, ...] = ()
+
+
+def _may_be_copied(call: Asked, num_copies: int) -> bool:
+    size = call.metadata.group_size
+    return call.collective in _COPYABLE and size is not None and num_copies >= size - 1 > 0
+
+
+def judge(held: Held, device: int | None) -> Judged | None:
+    """The structure of one instance on `device`; None where it holds nothing there."""
+    kernels, copied = held.kernels(device), held.copied(device)
+    if kernels:
+        return _of_kernels(held, kernels, copied)
+    if copied:
+        return _of_copies(copied)
+    if held.kernels(None) or held.copied(None):
+        return None  # it ran elsewhere
+    graphs = sum(device in (None, graph.device) for graph in held.graphs)
+    if graphs:
+        return Judged(structure=Structure.NO_KERNEL, evidence=Evidence.NOTHING, reasons=(not_expanded(graphs),))
+    calls = [call for call in held.calls.values() if call.is_collective]
+    if not calls:
+        return None
+    if all(held.on_host(call) for call in calls):
+        return _of_calls(held, calls)
+    return Judged(structure=Structure.NO_KERNEL, evidence=Evidence.CALLS, reasons=_why_none(held, calls))
+
+
+def not_expanded(num_graphs: int) -> KernelReason:
+    return _reason(
+        KernelReasonCode.GRAPHS_NOT_EXPANDED,
+        f"{counted(num_graphs, 'graph launch')} not expanded: which kernels ran is not in the file; capture again with "
+        "--cuda-graph-trace=node",
+    )
+
+
+def _of_kernels(held: Held, kernels: Sequence[Executed], copied: Sequence[Executed]) -> Judged:
+    matched = all(one.from_caller for one in kernels)
+    evidence = Evidence.MATCHED if matched else Evidence.NAMES
+    reasons = [] if matched else [_by_name(kernels)]
+    in_order = sorted([*kernels, *copied], key=_order)
+    units: list[Unit] = [(one.collective, one.metadata) for one in in_order]
+    if copied:
+        reasons.append(_copies(copied))
+    if any(collective is None for collective, _ in units):
+        message = "a kernel's name fits any collective, and no record of its caller tells which"
+        reasons.append(_reason(KernelReasonCode.UNKNOWN_COLLECTIVE, message))
+        return Judged(structure=Structure.CANNOT_TELL, evidence=evidence, reasons=tuple(reasons))
+    asked = sum(held.calls[index].count for one in kernels for index in one.calls if index in held.calls)
+    grouped = [one for one in kernels if sum(held.calls[i].count for i in one.calls if i in held.calls) > 1]
+    if grouped:
+        reasons.append(_reason(KernelReasonCode.GROUP, f"{asked} collectives ran as {counted(len(kernels), 'kernel')}"))
+        return Judged(structure=Structure.GROUPED, evidence=evidence, reasons=tuple(reasons))
+    split = [index for index, count in Counter(i for one in kernels for i in one.calls).items() if count > 1]
+    if split:
+        message = f"{counted(len(split), 'call')} ran as more than one kernel"
+        reasons.append(_reason(KernelReasonCode.MORE_KERNELS_THAN_CALLS, message))
+        return Judged(structure=Structure.SEVERAL, evidence=evidence, reasons=tuple(reasons))
+    structure, more = _of_units(units, alone=Structure.SINGLE_KERNEL)
+    return Judged(structure=structure, evidence=evidence, reasons=(*reasons, *more))
+
+
+def _of_units(units: Sequence[Unit], *, alone: Structure) -> tuple[Structure, list[KernelReason]]:
+    """The structure of executions of one collective each; `alone` where all are of one kind."""
+    kinds = {collective for collective, _ in units}
+    if len(kinds) == 1:
+        return alone, []
+    if kinds != _PAIR:
+        return Structure.SEVERAL, []
+    pairing = pair(units)
+    if pairing.differs is not None:
+        return Structure.SEVERAL, [_reason(KernelReasonCode.PAIRS_DIFFER, pairing.differs)]
+    if pairing.unknown:
+        missing = _and(pairing.unknown)
+        message = f"that each AllGather gathers what a ReduceScatter scattered is not proved: {missing} not recorded"
+        return Structure.DECOMPOSED, [_reason(KernelReasonCode.PAIRS_UNPROVED, message)]
+    return Structure.DECOMPOSED, []
+
+
+def _of_copies(copied: Sequence[Executed]) -> Judged:
+    return Judged(structure=Structure.COPY_ENGINE, evidence=Evidence.MATCHED, reasons=(_copies(copied),))
+
+
+def _of_calls(held: Held, calls: Sequence[Asked]) -> Judged:
+    in_order = sorted(calls, key=lambda call: call.start_ns or 0)
+    structure, reasons = _of_units([(call.collective, call.metadata) for call in in_order], alone=Structure.SINGLE_CALL)
+    backend = next((call.host_backend for call in calls if call.host_backend), held.backend)
+    message = f"{backend} has no kernels: the evidence is the calls"
+    reasons.append(_reason(KernelReasonCode.NO_DEVICE_KERNELS, message))
+    return Judged(structure=structure, evidence=Evidence.CALLS, reasons=tuple(reasons))
+
+
+def _why_none(held: Held, calls: Sequence[Asked]) -> tuple[KernelReason, ...]:
+    """Every reason that may hold: one that certainly does is the only one."""
+    sizes = {call.metadata.group_size for call in calls}
+    if sizes == {1}:
+        return (
+            _reason(
+                KernelReasonCode.GROUP_OF_ONE,
+                "the group has one rank: there is nothing to send, and no kernel is right",
+            ),
+        )
+    if not held.has_device_rows:
+        return (_reason(KernelReasonCode.NOT_CAPTURED, "the capture has no GPU activity at all: kernels may have run"),)
+    possible = []
+    if sizes & {1, None}:
+        possible.append(_reason(KernelReasonCode.GROUP_OF_ONE, "possible: a group of one rank runs no kernel"))
+    if any(call.collective in _COPYABLE for call in calls):
+        message = "possible: copy engines move data without a kernel (NCCL_CTA_POLICY, symmetric windows)"
+        possible.append(_reason(KernelReasonCode.COPY_ENGINE, message))
+    message = "possible: the calls were recorded into a CUDA graph, which runs elsewhere"
+    possible.append(_reason(KernelReasonCode.GRAPH_REPLAY, message))
+    message = "possible: the kernels ran or were launched outside of the capture"
+    possible.append(_reason(KernelReasonCode.NOT_CAPTURED, message))
+    return tuple(possible)
+
+
+def _copies(copied: Sequence[Executed]) -> KernelReason:
+    kinds = Counter(one.collective for one in copied)
+    what = _and([f"{count} {kind}" for kind, count in kinds.items()])
+    return _reason(KernelReasonCode.COPY_ENGINE, f"{what} ran as copies between devices, without a kernel")
+
+
+def _by_name(kernels: Sequence[Executed]) -> KernelReason:
+    number = sum(not one.from_caller for one in kernels)
+    return _reason(
+        KernelReasonCode.BY_NAME,
+        f"of {number} of {len(kernels)} kernels no record says what was asked for: they are counted by name, and each "
+        "may be a group",
+    )
+
+
+def _order(one: Executed) -> tuple[int, int]:
+    return (one.launch.start_ns if one.launch else one.operation.start_ns, one.operation.start_ns)
+
+
+def counted(count: int, what: str) -> str:
+    """`1 kernel`, `2 kernels`, `2 launches`."""
+    plural = "es" if what.endswith("ch") else "s"
+    return f"{count} {what}{'' if count == 1 else plural}"
+
+
+def _and(parts: Sequence[str]) -> str:
+    return " and ".join([", ".join(parts[:-1]), parts[-1]] if len(parts) > 1 else parts)
+
+
+def _reason(code: KernelReasonCode, message: str) -> KernelReason:
+    return KernelReason(code=code, message=message)

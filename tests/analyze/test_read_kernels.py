@@ -1,0 +1,449 @@
+"""From a capture to the answer, on small programs recorded by hand."""
+
+from __future__ import annotations
+
+import pytest
+from captured import Tracer, described
+
+from rsag.analyze.kernels import read_kernels
+from rsag.records.codec import decode, document
+from rsag.records.kernels import (
+    Agreement,
+    Evidence,
+    KernelReasonCode,
+    KernelsDocument,
+    RangeRow,
+    Rule,
+    Structure,
+)
+from rsag.records.protocol import Choice
+from rsag.traces.events import CallSource, Capture, Format, LimitCode, Metadata, OperationKind, RangeKind
+
+
+def only(tracer: Tracer, rule: Rule = Rule.SAME_THREAD, **more: object) -> RangeRow:
+    (row,) = read_kernels([tracer.capture(**more)], rule=rule).ranges
+    return row
+
+
+def codes(row: RangeRow) -> set[KernelReasonCode]:
+    return {reason.code for reason in row.reasons}
+
+
+def said(row: RangeRow, code: KernelReasonCode) -> str:
+    return next(reason.message for reason in row.reasons if reason.code is code)
+
+
+def in_range(*calls: tuple[str, ...], name: str = "step") -> Tracer:
+    """A range with calls of one collective each and the kernels that they launched."""
+    tracer = Tracer()
+    start = tracer.tick()
+    for collective, *kernels in calls:
+        tracer.call(collective, *kernels)
+    tracer.mark(name, start)
+    return tracer
+
+
+AR, RS, AG = (("all_reduce",) * 2, ("reduce_scatter",) * 2, ("all_gather",) * 2)
+
+
+def test_five_all_reduces_of_one_kernel_each_are_single_kernels() -> None:
+    row = only(in_range(*[AR] * 5))
+    assert (Structure.SINGLE_KERNEL, Evidence.MATCHED) == (row.structure, row.evidence)
+    assert {"all_reduce": 5} == row.collectives == row.calls
+    assert 50_000 == row.kernels[0].total_ns
+
+
+def test_reduce_scatters_with_their_all_gathers_are_decomposed() -> None:
+    row = only(in_range(*[RS, AG] * 5))
+    assert (Structure.DECOMPOSED, Evidence.MATCHED) == (row.structure, row.evidence)
+    assert {"reduce_scatter": 5, "all_gather": 5} == row.collectives
+    assert not row.reasons
+
+
+def test_pipelined_chunks_are_decomposed_too() -> None:
+    assert Structure.DECOMPOSED is only(in_range(RS, RS, AG, AG)).structure
+
+
+def test_an_all_gather_before_its_reduce_scatter_is_no_decomposition() -> None:
+    row = only(in_range(AG, RS))
+    assert Structure.SEVERAL is row.structure
+    assert "an AllGather has no ReduceScatter before it" == said(row, KernelReasonCode.PAIRS_DIFFER)
+
+
+@pytest.mark.parametrize(
+    ("changed", "difference"),
+    [
+        ({"in_numel": 100}, "shard 512 and 100"),
+        ({"out_numel": 100}, "full 1024 and 100"),
+        ({"dtype": "BFloat16"}, "dtype Float and BFloat16"),
+        ({"group": "1"}, "group 0 and 1"),
+        ({"group_ranks": (2, 3)}, "ranks (0, 1) and (2, 3)"),
+    ],
+)
+def test_a_gather_of_something_else_is_no_decomposition(changed: dict[str, object], difference: str) -> None:
+    tracer = Tracer()
+    start = tracer.tick()
+    tracer.call("reduce_scatter", "reduce_scatter")
+    tracer.call("all_gather", "all_gather", metadata=described("all_gather", **changed))
+    tracer.mark("step", start)
+    row = only(tracer)
+    assert Structure.SEVERAL is row.structure
+    assert difference in said(row, KernelReasonCode.PAIRS_DIFFER)
+
+
+def test_a_range_that_ends_before_its_kernels_run_holds_them() -> None:
+    tracer = Tracer()
+    start = tracer.tick()
+    tracer.launch("all_reduce", later_us=500)
+    tracer.mark("step", start)
+    assert {"all_reduce": 1} == only(tracer).collectives
+
+
+def test_a_kernel_that_runs_within_a_range_but_was_launched_before_it_is_not_in_it() -> None:
+    tracer = Tracer()
+    tracer.launch("all_reduce", later_us=5)
+    start = tracer.tick()
+    tracer.tick(100)
+    tracer.mark("step", start)
+    answer = read_kernels([tracer.capture()])
+    assert () == answer.ranges
+    assert 1 == answer.devices[0].unattributed
+
+
+def test_a_kernel_without_a_launch_is_unknown_and_counted() -> None:
+    tracer = in_range(AR)
+    tracer.launch("sendrecv", launched=False)
+    (device,) = read_kernels([tracer.capture()]).devices
+    assert (1, 1) == (device.unattributed, device.unknown)
+    assert {"all_reduce": 1, "unknown": 1} == device.collectives
+
+
+def test_instances_of_a_range_are_counted_and_a_kernel_in_two_of_them_once() -> None:
+    tracer = Tracer()
+    outer = tracer.tick()
+    inner = tracer.tick()
+    tracer.call("all_reduce", "all_reduce")
+    tracer.mark("step", inner)
+    tracer.mark("step", outer)
+    row = only(tracer)
+    assert (2, {"all_reduce": 1}) == (row.instances, row.collectives)
+
+
+def test_devices_of_one_process_are_counted_each_by_itself() -> None:
+    tracer = Tracer()
+    start = tracer.tick()
+    for _ in range(5):
+        for device in (0, 1):
+            tracer.launch("all_reduce", device=device)
+    tracer.mark("direct", start)
+    answer = read_kernels([tracer.capture()])
+    assert [0, 1] == [row.device for row in answer.ranges]
+    assert {"all_reduce": 5} == answer.kernels_in("direct", device=1)
+    assert {"all_reduce": 10} == answer.kernels_in("direct")
+
+
+def test_a_group_of_four_in_one_kernel_is_grouped() -> None:
+    tracer = Tracer()
+    start = tracer.tick()
+    for _ in range(4):
+        tracer.call("reduce_scatter")
+    tracer.launch("reduce_scatter")
+    tracer.mark("step", start)
+    row = only(tracer)
+    assert (Structure.GROUPED, {"reduce_scatter": 1}, {"reduce_scatter": 4}) == (
+        row.structure,
+        row.collectives,
+        row.calls,
+    )
+    assert "4 collectives ran as 1 kernel" == said(row, KernelReasonCode.GROUP)
+
+
+def test_a_group_over_two_devices_of_one_process_is_one_kernel_on_each() -> None:
+    tracer = Tracer()
+    start = tracer.tick()
+    group = tracer.tick()
+    for _ in (0, 1):
+        tracer.record(CallSource.LIBRARY, Metadata(collective="ncclAllReduce"), tracer.tick())
+    end = tracer.tick()
+    for device in (0, 1):
+        tracer.launch("all_reduce", device=device)
+    tracer.record(CallSource.LIBRARY, Metadata(collective="ncclGroupEnd"), end)
+    tracer.mark("direct", start)
+    assert group < end
+    answer = read_kernels([tracer.capture()])
+    assert [Structure.SINGLE_KERNEL] * 2 == [row.structure for row in answer.ranges]
+    assert {"all_reduce": 2} == answer.ranges[0].calls
+
+
+def test_calls_that_launched_nothing_are_not_given_to_a_kernel_of_another_collective() -> None:
+    tracer = Tracer()
+    start = tracer.tick()
+    tracer.call("reduce_scatter")
+    tracer.call("reduce_scatter")
+    tracer.launch("broadcast")
+    tracer.mark("step", start)
+    row = only(tracer)
+    assert Structure.SINGLE_KERNEL is row.structure
+    assert "2 reduce_scatter" in said(row, KernelReasonCode.CALLS_WITHOUT_KERNEL)
+
+
+def test_a_name_that_differs_from_its_caller_is_counted_as_what_the_caller_asked_for() -> None:
+    row = only(in_range(("reduce_scatter", "sendrecv"), ("all_gather", "sendrecv")))
+    assert Structure.DECOMPOSED is row.structure
+    assert {"reduce_scatter": 1, "all_gather": 1} == row.collectives
+    assert [
+        "name says sendrecv, caller says reduce_scatter: 1 kernel",
+        "name says sendrecv, caller says all_gather: 1 kernel",
+    ] == [reason.message for reason in row.reasons if reason.code is KernelReasonCode.NAME_AND_CALLER_DIFFER]
+
+
+def test_an_all_to_all_that_runs_as_send_and_receive_is_no_disagreement() -> None:
+    row = only(in_range(("all_to_all", "sendrecv")))
+    assert ({"all_to_all": 1}, set()) == (row.collectives, codes(row))
+
+
+def test_a_name_that_fits_anything_cannot_be_told_without_its_caller() -> None:
+    tracer = Tracer()
+    start = tracer.tick()
+    tracer.launch("generic")
+    tracer.mark("step", start)
+    row = only(tracer)
+    assert (Structure.CANNOT_TELL, {"unknown": 1}) == (row.structure, row.collectives)
+
+
+def test_a_graph_replay_is_in_the_range_around_it_and_known_by_name_only() -> None:
+    tracer = Tracer()
+    start = tracer.tick()
+    for _ in range(3):
+        tracer.correlation += 1
+        tracer.launch("reduce_scatter", api="cudaGraphLaunch")
+        replay = tracer.operations.pop()
+        tracer.operations += [replay]
+        tracer.launch("all_gather", api="cudaGraphLaunch")
+    tracer.mark("replay", start)
+    row = only(tracer)
+    assert (Structure.DECOMPOSED, Evidence.NAMES) == (row.structure, row.evidence)
+    assert {KernelReasonCode.BY_NAME, KernelReasonCode.PAIRS_UNPROVED, KernelReasonCode.GRAPH_REPLAY} == codes(row)
+
+
+def test_graphs_that_were_not_expanded_say_how_many_and_what_would() -> None:
+    tracer = Tracer()
+    start = tracer.tick()
+    tracer.graph()
+    tracer.graph()
+    tracer.mark("replay", start)
+    row = only(tracer)
+    assert Structure.NO_KERNEL is row.structure
+    message = said(row, KernelReasonCode.GRAPHS_NOT_EXPANDED)
+    assert message.startswith("2 graph launches not expanded")
+    assert "--cuda-graph-trace=node" in message
+
+
+def test_a_group_of_one_has_no_kernel_and_only_that_reason() -> None:
+    tracer = Tracer()
+    start = tracer.tick()
+    tracer.call("all_reduce", metadata=described("all_reduce", size=1))
+    tracer.mark("step", start)
+    row = only(tracer)
+    assert (Structure.NO_KERNEL, {KernelReasonCode.GROUP_OF_ONE}) == (row.structure, codes(row))
+
+
+def test_calls_without_any_kernel_have_every_reason_that_may_hold() -> None:
+    row = only(in_range(("all_gather",)))
+    assert Structure.NO_KERNEL is row.structure
+    expected = {KernelReasonCode.COPY_ENGINE, KernelReasonCode.GRAPH_REPLAY, KernelReasonCode.NOT_CAPTURED}
+    assert expected == codes(row)
+
+
+def test_a_capture_without_gpu_activity_says_so_and_nothing_else() -> None:
+    tracer = in_range(("all_reduce",))
+    tracer.limit(LimitCode.NO_DEVICE_ROWS)
+    assert {KernelReasonCode.NOT_CAPTURED} == codes(only(tracer))
+
+
+def test_an_all_gather_by_copies_between_devices_is_recognised() -> None:
+    tracer = Tracer()
+    start = tracer.tick()
+    tracer.call("all_gather", "Memcpy PtoP", "Memcpy PtoP", kind=OperationKind.COPY)
+    tracer.mark("step", start)
+    row = only(tracer)
+    assert (Structure.COPY_ENGINE, {}, 1) == (row.structure, row.collectives, row.copies)
+
+
+def test_a_reduce_scatter_kernel_with_an_all_gather_by_copies_is_decomposed() -> None:
+    tracer = Tracer()
+    start = tracer.tick()
+    tracer.call("reduce_scatter", "reduce_scatter")
+    tracer.call("all_gather", "Memcpy PtoP", "Memcpy PtoP", kind=OperationKind.COPY)
+    tracer.mark("step", start)
+    row = only(tracer)
+    assert (Structure.DECOMPOSED, {"reduce_scatter": 1}) == (row.structure, row.collectives)
+    assert {KernelReasonCode.COPY_ENGINE} == codes(row)
+
+
+def test_copies_cannot_reduce() -> None:
+    tracer = Tracer()
+    start = tracer.tick()
+    tracer.call("all_reduce", "Memcpy DtoD", kind=OperationKind.COPY)
+    tracer.mark("step", start)
+    assert Structure.NO_KERNEL is only(tracer).structure
+
+
+def test_kernels_of_another_thread_are_counted_and_the_weaker_rule_is_named() -> None:
+    tracer = Tracer()
+    start = tracer.tick()
+    tracer.call("all_reduce", "all_reduce", thread=2)
+    tracer.mark("step", start)
+    row = only(tracer)
+    assert (Structure.NOTHING, 1) == (row.structure, row.unattributed)
+    assert "--any-thread" in said(row, KernelReasonCode.OTHER_THREADS)
+
+
+def test_the_weaker_rule_counts_them_and_says_that_it_is_weaker() -> None:
+    tracer = Tracer()
+    start = tracer.tick()
+    tracer.call("all_reduce", "all_reduce", thread=2)
+    tracer.mark("step", start)
+    row = only(tracer, Rule.ANY_THREAD)
+    assert (Structure.SINGLE_KERNEL, {"all_reduce": 1}, 0) == (row.structure, row.collectives, row.unattributed)
+    assert KernelReasonCode.WEAKER_RULE in codes(row)
+
+
+def test_instances_that_differ_are_the_finding() -> None:
+    tracer = in_range(AR)
+    start = tracer.tick()
+    tracer.call("reduce_scatter", "reduce_scatter")
+    tracer.call("all_gather", "all_gather")
+    tracer.mark("step", start)
+    row = only(tracer)
+    assert Structure.MIXED is row.structure
+    message = said(row, KernelReasonCode.INSTANCES_DIFFER)
+    assert "instances of the range differ: 1 single-kernel, 1 decomposed" == message
+
+
+def gloo(*pairs: tuple[str, str]) -> Tracer:
+    """Calls on the caller's thread, and what Gloo's own thread says it ran for each."""
+    tracer = Tracer()
+    start = tracer.tick()
+    for asked, ran in pairs:
+        tracer.call(asked)
+        tracer.record(CallSource.WORKER, Metadata(collective=f"gloo:{ran}"), tracer.tick(), thread=9)
+    tracer.mark("step", start)
+    tracer.limit(LimitCode.NO_DEVICE_ROWS)
+    return tracer
+
+
+def test_on_gloo_the_evidence_is_the_calls_and_its_substitute_is_named() -> None:
+    row = only(gloo(("reduce_scatter", "all_reduce"), ("all_gather", "all_gather")), backend="gloo")
+    assert (Structure.DECOMPOSED, Evidence.CALLS, {}) == (row.structure, row.evidence, row.collectives)
+    assert "gloo ran all_reduce for reduce_scatter: 1 call" == said(row, KernelReasonCode.BACKEND_RAN_OTHER)
+    assert "gloo has no kernels: the evidence is the calls" == said(row, KernelReasonCode.NO_DEVICE_KERNELS)
+
+
+def test_on_gloo_an_all_reduce_is_a_single_call() -> None:
+    row = only(gloo(("all_reduce", "all_reduce")), backend="gloo")
+    assert (Structure.SINGLE_CALL, {"all_reduce": 1}) == (row.structure, row.calls)
+
+
+def test_only_marks_are_shown_unless_a_glob_asks_for_more() -> None:
+    tracer = Tracer()
+    start = tracer.tick()
+    tracer.call("all_reduce", "all_reduce")
+    tracer.mark("autograd::engine", start, kind=RangeKind.FRAMEWORK)
+    tracer.mark("step", start)
+    tracer.mark("idle", tracer.tick())
+    capture = tracer.capture()
+    answer = read_kernels([capture])
+    assert (["step"], 1) == ([row.range for row in answer.ranges], answer.ranges_left_out)
+    assert ["autograd::engine"] == [row.range for row in read_kernels([capture], "auto*").ranges]
+
+
+def test_the_log_gives_algorithm_and_protocol_and_the_name_is_set_against_it() -> None:
+    tracer = in_range(AR)
+    choice = Choice(function="AllReduce", bytes=4096, algorithm="RING", protocol="SIMPLE", channels=24)
+    log = Capture(source="nccl.log", format=Format.NCCL_LOG, choices=(choice,))
+    (row,) = read_kernels([tracer.capture(), log]).ranges
+    assert (choice,) == row.kernels[0].choices
+    message = said(row, KernelReasonCode.NAME_AND_LOG_DIFFER)
+    assert "name says RING LL, the library's log says RING SIMPLE" == message
+
+
+def test_choices_of_one_size_that_differ_are_joined_by_their_order() -> None:
+    choices = tuple(
+        Choice(function="ReduceScatter", bytes=2048, algorithm="RING", protocol=protocol, channels=1)
+        for protocol in ("LL", "SIMPLE")
+    )
+    tracer = in_range(RS, name="first")
+    start = tracer.tick()
+    tracer.call("reduce_scatter", "reduce_scatter")
+    tracer.mark("second", start)
+    first, second = read_kernels([tracer.capture(choices=choices)]).ranges
+    assert [(choices[0],), (choices[1],)] == [row.kernels[0].choices for row in (first, second)]
+
+
+def ranks(*programs: Tracer) -> KernelsDocument:
+    for rank, tracer in enumerate(programs):
+        tracer.rank = rank
+    return read_kernels([tracer.capture() for tracer in programs])
+
+
+def test_ranks_that_ran_the_same_agree() -> None:
+    (row,) = ranks(in_range(RS, AG), in_range(RS, AG)).agreement
+    assert (Agreement.AGREE, 2) == (row.agreement, row.num_ranks)
+
+
+def test_ranks_that_ran_other_things_differ_and_both_are_said() -> None:
+    (row,) = ranks(in_range(RS, AG), in_range(AR)).agreement
+    assert Agreement.DIFFER is row.agreement
+    expected = "rank 0: decomposed (1 all_gather, 1 reduce_scatter); rank 1: single-kernel (1 all_reduce)"
+    assert expected == row.message
+
+
+def test_a_range_that_one_rank_lacks_is_a_difference() -> None:
+    rows = ranks(in_range(AR), in_range(AR, name="other")).agreement
+    assert [Agreement.DIFFER] * 2 == [row.agreement for row in rows]
+    assert "rank 1: not there" in rows[0].message
+
+
+def late(by_us: int) -> Tracer:
+    """An AllReduce to which this rank comes late; all ends are at 10.01 ms."""
+    tracer = Tracer()
+    tracer.call("all_reduce", "all_reduce")
+    (operation,) = tracer.operations
+    tracer.operations = [
+        type(operation)(
+            kind=operation.kind,
+            name=operation.name,
+            start_ns=by_us * 1_000,
+            end_ns=10_010_000,
+            process=operation.process,
+            device=0,
+            stream=7,
+            correlation=operation.correlation,
+        )
+    ]
+    return tracer
+
+
+def test_waiting_for_the_last_rank_is_told_from_the_transfer() -> None:
+    (row,) = ranks(late(2_000), late(10_000)).transfers
+    assert (1, 10_000, 8_000_000) == (row.last_rank, row.transfer_ns, row.waiting_ns)
+    assert (10_000, 8_010_000, 0) == (row.shortest_ns, row.longest_ns, row.ends_within_ns)
+
+
+def test_clocks_that_cannot_be_one_are_noted_and_nothing_is_added_up() -> None:
+    answer = ranks(late(2_000), late(10_020))
+    assert () == answer.transfers
+    assert "the clocks differ" in answer.notes[0]
+
+
+def test_ranks_with_unlike_numbers_of_collectives_are_noted() -> None:
+    answer = ranks(in_range(AR), in_range(AR, AR))
+    assert () == answer.transfers
+    assert "1 on rank 0, 2 on rank 1" in answer.notes[0]
+
+
+def test_the_document_survives_its_file() -> None:
+    answer = ranks(in_range(RS, AG), in_range(AR))
+    fields = {key: value for key, value in document(answer).items() if key not in ("schema", "version")}
+    assert answer == decode(KernelsDocument, fields)
