@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 from captured import OWN, PUBLIC
+from rsag.traces.files import read_trace
 
 from rsag.analyze.kernels import read_kernels
 from rsag.errors import UsageError
@@ -24,7 +25,6 @@ from rsag.records.kernels import (
     Rule,
     Structure,
 )
-from rsag.traces.files import read_trace
 
 
 def own(name: str, ranges: str | None = None, rule: Rule = Rule.SAME_THREAD) -> KernelsDocument:
@@ -223,9 +223,7 @@ def test_a_group_of_one_asked_for_35_collectives_and_ran_none() -> None:
     assert {KernelReasonCode.GROUP_OF_ONE} <= set().union(*map(codes, answer.ranges))
 
 
-@pytest.mark.parametrize(
-    "name", ["cpu_only_gloo_rank34_of300", "rank_non_gpu", "distributed_info_not_found"]
-)
+@pytest.mark.parametrize("name", ["cpu_only_gloo_rank34_of300", "rank_non_gpu", "distributed_info_not_found"])
 def test_a_capture_without_gpu_rows_is_a_finding_about_the_capture(name: str) -> None:
     answer = public(f"hta/{name}.json.gz")
     assert () == answer.devices
