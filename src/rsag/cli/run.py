@@ -116,6 +116,7 @@ def command(
 
 def _run(plan: Plan, directory: Path, started: datetime) -> Verdict:
     from rsag import lab
+    from rsag.records.rundir import PLAN
     from rsag.report.progress import Progress
     from rsag.report.tables import console
 
@@ -125,7 +126,7 @@ def _run(plan: Plan, directory: Path, started: datetime) -> Verdict:
         with Progress(plan, console(stderr=True)).live() as progress:
             verdict = lab.run_plan(plan, directory, circumstances, say=progress.say, watch=progress.watch)
     except BaseException as error:
-        if isinstance(error, Exception):
+        if isinstance(error, Exception) and (directory / PLAN).exists():
             try_report(directory)
         click.echo(f"rsag: what was recorded is in {directory}", err=True)
         raise

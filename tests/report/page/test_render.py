@@ -15,12 +15,16 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from page_runs import HOSTILE, KEPT, LATENCY, copy_run, edit, hostile_run
+from rsag.analyze.compare import compare
 from rsag.cli.page import make_schedules
 from rsag.errors import UsageError
+from rsag.records.contracts import ContractOutcome
 from rsag.report.page import render
-from rsag.report.page.render import render_ring, render_run, visible
+from rsag.report.page.compared import view_comparison
+from rsag.report.page.render import render_comparison, render_ring, render_run, visible
 from rsag.report.page.view import read_view
 from rsag.report.page.words import Words, languages, load_words
+from saved_runs import judged
 
 PACKAGE = Path(render.__file__).parent
 SCRIPTS = [*PACKAGE.glob("vendor/*.js"), *PACKAGE.glob("assets/*.js")]
@@ -234,3 +238,16 @@ def test_the_ring_page_holds_what_rsag_ring_prints() -> None:
 
     assert [one.name for one in schedules] == [one["name"] for one in data["schedules"]]
     assert 4 == len(data["schedules"][0]["document"]["steps"])
+
+
+# ------------------------------------------------------------------------------------------------------------ two runs
+
+
+def test_contracts_that_came_out_differently_are_on_the_page_of_two_runs() -> None:
+    a = judged(0, contracts={("exact-sum", 0): ContractOutcome.PASS, ("exact-sum", 1): ContractOutcome.PASS})
+    b = judged(1, contracts={("exact-sum", 0): ContractOutcome.PASS, ("exact-sum", 1): ContractOutcome.FAIL})
+    compared = compare(a, b)
+    page = Page(render_comparison(compared, view_comparison(compared), WORDS))
+
+    assert re.search(r"exact-sum\s*1\s*pass\s*fail", page.text)
+    assert "There are no times to hold against each other." in page.text
