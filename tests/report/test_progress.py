@@ -146,7 +146,7 @@ def test_every_experiment_has_a_line_that_says_whether_it_is_done_or_under_way_o
         progress.watch({"kind": "observation"})
         progress.watch({"kind": "observation"})
         progress.watch(round_row(0, 0))
-        assert ["contracts, latency, memory on 2 nccl ranks", "✓ contracts 2 on rank 0"] == shown.view[:2]
+        assert ["contracts, latency, memory on 2 nccl ranks", "✓ contracts 2 tried"] == shown.view[:2]
         assert shown.view[2].startswith("▸ latency   case 1 of 2: ")
         assert "· memory" == shown.view[3]
 

@@ -15,8 +15,6 @@ if TYPE_CHECKING:
     from rsag.programs import Program
     from rsag.report.page.render import Schedule
 
-REPORT = "report.html"
-
 MOST_DRAWN = 12
 """Of more ranks the page shows a ring of `STAND_IN`: by symmetry each rank does the same, and a picture has an end."""
 
@@ -33,6 +31,7 @@ RINGS = {
 
 def write_report(directory: Path, *, out: Path | None = None, lang: str | None = None) -> Path:
     """Make the page of the run in `directory` from what is there, and say where it is."""
+    from rsag.records.rundir import REPORT
     from rsag.report.page.render import render_run
     from rsag.report.page.view import read_view
     from rsag.report.page.words import DEFAULT, load_words

@@ -39,6 +39,7 @@ class Progress:
 
     def __init__(self, plan: Plan, out: Console, clock: Callable[[], float] = time.monotonic) -> None:
         self._plan, self._out, self._clock = plan.latency, out, clock
+        self._of = _totals(plan)
         self._experiments = tuple(one for one in plan.experiments if one is not Experiment.PROOF)
         self._live: Live | None = None
         self._spinner = Spinner("dots")
@@ -87,7 +88,7 @@ class Progress:
             return
         self._rows[experiment] = self._rows.get(experiment, 0) + 1
         if experiment is not Experiment.LATENCY:
-            self._far[experiment] = f"{self._rows[experiment]} on rank 0"
+            self._far[experiment] = f"{self._rows[experiment]}{self._of.get(experiment, '')}"
         elif self._plan is None:
             return
         elif row["kind"] == "round":
@@ -121,6 +122,16 @@ class Progress:
                 said = "no interval yet" if ratio is None else f"{ratio[0]:.3f} [{ratio[1]:.3f}, {ratio[2]:.3f}]"
                 parts.append(f"{arm.composition} {said}")
         return f"{', '.join(parts)} after {look.rounds} {'round' if look.rounds == 1 else 'rounds'}"
+
+
+def _totals(plan: Plan) -> dict[Experiment, str]:
+    """What follows the number of rank 0's rows: of how many where the plan tells, and of what."""
+    totals = {Experiment.CONTRACTS: " tried", Experiment.WIRE: " counts of bytes"}
+    if plan.memory is not None:
+        totals[Experiment.MEMORY] = f" of {len(plan.memory.arms)} compositions"
+    if plan.kernels is not None:
+        totals[Experiment.KERNELS] = f" of {len(plan.kernels.arms)} ranges"
+    return totals
 
 
 def describe_case(case: Case) -> str:

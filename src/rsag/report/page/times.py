@@ -229,7 +229,9 @@ def _line(index: int, row: LatencyRow) -> ArmLine:
 
 
 def _rate(gbps: float | None, source: str) -> Figure:
-    return Figure(text=NOTHING if gbps is None else f"{gbps:.3g}", source=source, value=gbps)
+    if gbps is None:
+        return Figure(text=NOTHING, source=source)
+    return Figure(text=f"{gbps:.3f}" if gbps >= 0.001 else "< 0.001", source=source, value=gbps)
 
 
 def _outcome(row: LatencyRow, stands: Standing, source: str) -> Figure:

@@ -54,9 +54,13 @@ class Stepper {
 
   go() {
     if (this.at === this.schedule.steps.length) return;
-    const step = this.schedule.steps[this.at];
-    this.show(this.at + 1);
-    if (!STILL.matches) step.ranks.forEach((row) => this.fly(row));
+    const [before, after] = [this.at, this.at + 1];
+    if (STILL.matches) return this.show(after);
+    // The boxes stay as they were until the chunks have arrived, unless somebody has gone elsewhere by then.
+    this.say(after);
+    this.paint(before);
+    const flights = this.schedule.steps[before].ranks.map((row) => this.fly(row, before));
+    Promise.all(flights).then(() => { if (this.at === after) this.paint(after); }, () => {});
   }
 
   // Ranks clockwise, rank 0 at the top; each a box with one row of stripes for each chunk.
@@ -75,12 +79,17 @@ class Stepper {
     });
   }
 
-  holdings() {
-    const rows = this.at === 0 ? this.schedule.initial : this.schedule.steps[this.at - 1].ranks;
+  holdings(at) {
+    const rows = at === 0 ? this.schedule.initial : this.schedule.steps[at - 1].ranks;
     return rows.map((row) => row.holds);
   }
 
   show(at) {
+    this.say(at);
+    this.paint(at);
+  }
+
+  say(at) {
     this.at = at;
     this.slider.value = at;
     const steps = this.schedule.steps;
@@ -88,12 +97,15 @@ class Stepper {
     const phase = step === null ? "" : ` · ${word(step.phase)}`;
     document.getElementById("phase").value = (at === 0 ? word("start") : word("step", { step: at, steps: steps.length })) + phase;
     this.slider.setAttribute("aria-valuetext", document.getElementById("phase").value);
-    const holds = this.holdings();
+    this.inWords(step, this.holdings(at));
+  }
+
+  paint(at) {
+    const step = at === 0 ? null : this.schedule.steps[at - 1];
     this.picture.replaceChildren(
-      ...(step === null ? [] : step.ranks.map((row) => this.arrow(row))),
-      ...holds.map((held, rank) => this.rank(rank, held, step?.ranks[rank].receives)),
+      ...this.schedule.steps[0].ranks.map((row) => this.arrow(row)),
+      ...this.holdings(at).map((held, rank) => this.rank(rank, held, step?.ranks[rank].receives)),
     );
-    this.inWords(step, holds);
   }
 
   rank(rank, held, arrived) {
@@ -132,14 +144,13 @@ class Stepper {
   }
 
   // The chunk on its way: what the sender held before the step, from its box to the next one's.
-  fly(row) {
-    const before = this.at === 1 ? this.schedule.initial : this.schedule.steps[this.at - 2].ranks;
+  fly(row, before) {
     const group = shape("g", {});
-    group.append(...this.chunk(before[row.rank].holds[row.sends] ?? [], -(this.schedule.world_size * this.stripe) / 2, -this.row / 2));
+    group.append(...this.chunk(this.holdings(before)[row.rank][row.sends] ?? [], -(this.schedule.world_size * this.stripe) / 2, -this.row / 2));
     this.picture.append(group);
     const [from, to] = [this.centres[row.rank], this.centres[row.to]];
     const at = ([x, y]) => `translate(${x}px, ${y}px)`;
-    group.animate([{ transform: at(from) }, { transform: at(to) }], { duration: MOVE_MS, easing: "ease-in-out" }).finished.then(() => group.remove(), () => {});
+    return group.animate([{ transform: at(from) }, { transform: at(to) }], { duration: MOVE_MS, easing: "ease-in-out" }).finished;
   }
 
   inWords(step, holds) {
