@@ -27,10 +27,10 @@ class CallLine:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CountedLine:
-    """One quantity over all calls of each range, on one rank. None where the rank did not run that range."""
+    """One quantity over all calls of each range, on ranks that counted the same; None for a range that did not run."""
 
     quantity: str
-    rank: int
+    ranks: str
     ranges: tuple[Figure | None, ...]
 
 
@@ -85,21 +85,24 @@ def view_kernels(
 
 
 def _counted(num_arms: int, ranks: Sequence[RankRows]) -> list[CountedLine]:
-    """Each quantity that any rank has, rank by rank."""
+    """Each quantity that any rank has, once for all ranks that counted the same."""
     lines = []
     for quantity in (field.name for field in fields(Counted)):
+        holders: dict[tuple[int | None, ...], list[int]] = {}
         for rows in ranks:
-            own = [rows.execution.get(arm) for arm in range(num_arms)]
-            if all(row is None or getattr(row.counted, quantity) is None for row in own):
-                continue
-            at = f"rank-{rows.rank:04d}.jsonl: execution of arm {{}}, counted.{quantity}"
+            own = (rows.execution.get(arm) for arm in range(num_arms))
+            values = tuple(None if row is None else getattr(row.counted, quantity) for row in own)
+            if any(value is not None for value in values):
+                holders.setdefault(values, []).append(rows.rank)
+        for values, own_ranks in holders.items():
+            at = f"rank-{own_ranks[0]:04d}.jsonl: execution of arm {{}}, counted.{quantity}"
             lines.append(
                 CountedLine(
                     quantity=quantity,
-                    rank=rows.rank,
+                    ranks=", ".join(map(str, own_ranks[:8])) + (", ..." if len(own_ranks) > 8 else ""),
                     ranges=tuple(
-                        None if row is None else number(getattr(row.counted, quantity), 0, at.format(arm))
-                        for arm, row in enumerate(own)
+                        None if value is None else counted(f"{value:,}", at.format(arm))
+                        for arm, value in enumerate(values)
                     ),
                 )
             )

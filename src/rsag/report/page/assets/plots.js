@@ -73,16 +73,18 @@ function ratioPlots(box, width, points, names, colours, band) {
       ],
     }));
   }
-  legend(box, names, colours);
+  legend(box.dataset.plot, names, colours);
 }
 
-function legend(box, names, colours) {
-  const place = document.querySelector(`[data-legend="${box.dataset.plot}"]`);
-  if (!place) return;
-  place.replaceChildren(...names.flatMap((name, index) => {
+// One entry for each name, in the place that the page keeps for this kind of plot.
+function legend(kind, names, colours) {
+  const place = document.querySelector(`[data-legend="${kind}"]`);
+  place?.replaceChildren(...names.map((name, index) => {
+    const item = element("span", name, { class: "item" });
     const key = element("span", undefined, { class: "key" });
     key.style.background = colours[index % colours.length];
-    return [key, name];
+    item.prepend(key);
+    return item;
   }));
 }
 
@@ -218,15 +220,14 @@ function memory(box, width) {
       Plot.tip([...of.predicted, ...of.measured], Plot.pointerX({ x: "at", y: "live_bytes", title: (one) => `${one.what}\n${bytes(one.live_bytes)}\n${one.site}` })),
     ],
   }));
-  const place = document.querySelector('[data-legend="memory"]');
-  if (place && !place.childElementCount) legend(box, roles, ROLES);
+  legend("memory", roles, ROLES);
 }
 
 function wire(box, width) {
   const all = DATA.wire.map((one) => ({ ...one, name: one.composition }));
   const names = unique(all.map((one) => one.name));
   const points = apart(all, names);
-  const colour = (one) => (names.indexOf(one.name) === 0 ? "var(--direct)" : ARMS[(names.indexOf(one.name) - 1) % ARMS.length]);
+  const colour = (one) => ["var(--direct)", ...ARMS][names.indexOf(one.name) % (ARMS.length + 1)];
   const symbols = { agrees: "circle", differs: "diamond", "cannot-tell": "times" };
   const told = points.filter((one) => one.high !== null);
   box.append(common(width, {
@@ -242,13 +243,7 @@ function wire(box, width) {
       tip(told, "x", "high", (one) => `${one.name}, M = ${one.payload}\n${fixed(one.high, 2)} M, ${one.outcome}`),
     ],
   }));
-  const key = element("p", undefined, { class: "legend" });
-  names.forEach((name, index) => {
-    const square = element("span", undefined, { class: "key" });
-    square.style.background = index === 0 ? "var(--direct)" : ARMS[(index - 1) % ARMS.length];
-    key.append(square, name);
-  });
-  box.append(key);
+  legend("wire", names, ["var(--direct)", ...ARMS]);
 }
 
 // --------------------------------------------------------------------------------------------------------- drawing
