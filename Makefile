@@ -5,13 +5,13 @@ BIN    := $(VENV)/bin
 READY  := $(VENV)/.ready
 BROWSER := $(VENV)/.browser
 
-.PHONY: help demo test test-browser lint format bench clean
+.PHONY: help demo test test-browser lint format bench fuzz clean
 
 help:            ## this list
 	@grep -hE '^[a-z-]+: .*##' $(MAKEFILE_LIST) | sed -E 's/:[^#]*## */\t/'
 
-demo: $(READY)   ## prove, then test on four real processes; writes runs/<UTC>/
-	@$(BIN)/rsag run
+demo: $(READY)   ## every experiment on four real processes, at sizes cut for it; writes runs/<UTC>/
+	@$(BIN)/rsag run --preset demo
 
 test: $(READY)   ## the whole suite, real processes included
 	@$(BIN)/python -m pytest $(PYTEST_ARGS)
@@ -27,6 +27,10 @@ format: $(READY) ## let ruff lay the code out
 
 bench: $(READY)  ## every promise about speed, as figures
 	@for script in benchmarks/*.py; do $(BIN)/python $$script || exit 1; done
+
+fuzz: $(READY)   ## every trace reader on a minute of inputs that libFuzzer grows; needs a Python that atheris has a wheel for
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --only-binary :all: -c constraints.txt atheris
+	@$(BIN)/python tests/fuzz/fuzz_readers.py -max_total_time=60 -timeout=10 -rss_limit_mb=2048 -artifact_prefix=$(VENV)/
 
 clean:           ## forget the environment and the caches
 	rm -rf $(VENV) .mypy_cache .pytest_cache .ruff_cache .hypothesis

@@ -14,7 +14,8 @@ RESULTS = Path(__file__).parents[1] / "benchmarks" / "results"
 LATENCY = RESULTS / "latency_h200x2_20261130"
 CONTRACTS = RESULTS / "contracts_h200x2_20261130"
 MEMORY = RESULTS / "memory_h200x2_20261130"
-KEPT = (LATENCY, CONTRACTS, MEMORY)
+KERNELS = RESULTS / "kernels_h200x2_20261201"
+KEPT = (LATENCY, CONTRACTS, MEMORY, KERNELS)
 
 HOSTILE = (
     "</script><script>window.hacked = 1</script><img src=x onerror='window.hacked = 1'>"

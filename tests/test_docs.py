@@ -17,6 +17,7 @@ from rsag.records import (
     capability,
     compare,
     contracts,
+    execution,
     kernels,
     latency,
     memory,
@@ -47,6 +48,9 @@ RECORDS = [
     *(memory.MemoryRow, memory.MemoryReading, memory.MemoryMoment, memory.MemoryVerdict),
     *(source.RunSource, merge.Merge, merge.MergeRow, merge.LaunchRow),
     *(compare.Comparison, compare.Difference, compare.CompareRow, compare.Side, compare.ContractChange),
+    *(compare.MemoryChange, protocol.CountsRow, kernels.ProbeVerdict),
+    *(execution.KernelsPlan, execution.MarkedArm, execution.ExecutionRow, execution.Counted),
+    *(execution.NativeProbe, execution.NativeArm, execution.BoundaryRow, execution.LoggedCount),
 ]
 
 KERNELS = [

@@ -13,7 +13,8 @@ from rsag.analyze.mixed import differences
 from rsag.errors import UsageError
 from rsag.records.compare import CompareRow, Comparison, RatioChange
 from rsag.records.contracts import ContractOutcome
-from rsag.records.latency import ArmRole, LatencyRow, TimeOutcome
+from rsag.records.latency import ArmRole, LatencyRow, PredictionOutcome, TimeOutcome
+from rsag.records.memory import MemoryVerdict
 from rsag.records.plan import Backend
 from rsag.units import MIB
 from saved_runs import AA_DIFFERS, CANDIDATE, CASE, DIRECT, judged, rank_info, row
@@ -115,6 +116,42 @@ def test_a_contract_that_one_run_did_not_try_differs() -> None:
 def test_a_run_without_contracts_is_not_held_against_one_with_them() -> None:
     found = contracts_of({}, {("sum", 0): FAIL})
     assert ((), 0) == (found.contracts, found.num_same_contracts)
+
+
+# -------------------------------------------------------------------------------------------------------------- memory
+
+
+def held(number: int, **peaks: int) -> JudgedRun:
+    """A run whose compositions held so many bytes at their peaks."""
+    rows = tuple(
+        MemoryVerdict(
+            composition=name,
+            rank=0,
+            bytes=1024,
+            predicted_steady_bytes=0,
+            predicted_peak_bytes=0,
+            measured_steady_bytes=0,
+            measured_peak_bytes=peak,
+            outcome=PredictionOutcome.DIFFERS,
+            readings=(),
+            reasons=(),
+        )
+        for name, peak in peaks.items()
+    )
+    found = judged(number)
+    return dataclasses.replace(found, verdict=dataclasses.replace(found.verdict, memory=rows))
+
+
+def test_only_peaks_that_differ_are_listed() -> None:
+    found = compare(held(1, all_reduce=1024, rs_ag_naive=2304), held(2, all_reduce=1024, rs_ag_naive=2560))
+    [change] = found.memory
+    assert ("rs_ag_naive", 2304, 2560) == (change.composition, change.a_peak_bytes, change.b_peak_bytes)
+    assert 1 == found.num_same_memory
+
+
+def test_a_composition_that_one_run_did_not_measure_is_not_held_against_it() -> None:
+    found = compare(held(1, all_reduce=1024), held(2))
+    assert ((), 0) == (found.memory, found.num_same_memory)
 
 
 # --------------------------------------------------------------------------------------------------------- differences

@@ -95,7 +95,7 @@ def test_runs_without_anything_in_common_say_so(capsys: pytest.CaptureFixture[st
         dump_document(plan, run_directory / PLAN)
     code, out, _ = run(capsys, *runs)
     assert code == 0
-    assert out.endswith("neither times nor contracts to hold against each other\n")
+    assert out.endswith("neither times nor contracts nor memory to hold against each other\n")
 
 
 def test_contracts_that_came_out_differently_are_named_with_their_ranks(capsys: pytest.CaptureFixture[str]) -> None:

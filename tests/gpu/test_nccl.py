@@ -7,7 +7,10 @@ from __future__ import annotations
 
 import dataclasses
 import os
+import subprocess
+import sys
 from datetime import datetime, timezone
+from importlib.metadata import version
 from pathlib import Path
 
 import pytest
@@ -17,8 +20,10 @@ from rsag.analyze.contracts import CHAPTER
 from rsag.launch.devices import count_gpus
 from rsag.plan import make_plan
 from rsag.plan.latency import plan_latency
+from rsag.plan.memory import plan_memory
 from rsag.records.codec import load_document
 from rsag.records.contracts import ContractOutcome
+from rsag.records.execution import Probe
 from rsag.records.latency import (
     ArmRole,
     Buffers,
@@ -38,6 +43,12 @@ from rsag.records.verdict import Verdict, VerdictOutcome
 from rsag.units import KIB, MIB
 
 NUM_GPUS = count_gpus()
+
+
+def torch_before(*wanted: int) -> bool:
+    return tuple(map(int, version("torch").split("+")[0].split(".")[:2])) < wanted
+
+
 pytestmark = [pytest.mark.gpu, pytest.mark.skipif(NUM_GPUS < 2, reason=f"needs two GPUs, {NUM_GPUS} here")]
 
 SMALL, LARGE = 64 * KIB, 16 * MIB
@@ -197,3 +208,76 @@ def test_in_symmetric_buffers_nccl_takes_kernels_of_its_own(in_all_buffers: Verd
     ]
     assert row.protocols
     assert not any("RING" in text for text in row.protocols)
+
+
+# -------------------------------------------------------------------------------------------------------------- kernels
+
+
+@pytest.fixture(scope="module")
+def kernels(tmp_path_factory: pytest.TempPathFactory) -> Verdict:
+    plan = make_plan(world_size=2, backend=Backend.NCCL, experiments=(Experiment.KERNELS,))
+    return run(plan, tmp_path_factory.mktemp("kernels"))
+
+
+@pytest.mark.parametrize("probe", list(Probe))
+def test_five_kernels_against_five_and_five_on_each_gpu(kernels: Verdict, probe: Probe) -> None:
+    [found] = [one for one in kernels.kernels if one.probe is probe]
+    if probe is Probe.NATIVE and not found.ranges:
+        pytest.skip("; ".join(found.reasons))
+    assert PredictionOutcome.AGREES is found.outcome, found.reasons
+    counts = {"direct": {"all_reduce": 5}, "decomposed": {"reduce_scatter": 5, "all_gather": 5}}
+    assert [(name, counts[name]) for name in counts for _ in range(2)] == sorted(
+        ((row.range, row.collectives) for row in found.ranges), key=lambda seen: list(counts).index(seen[0])
+    )
+
+
+def test_the_log_states_algorithm_and_protocol_and_unlike_the_kernels_name(kernels: Verdict) -> None:
+    ranks = next(one for one in kernels.kernels if one.probe is Probe.RANKS)
+    choices = [choice for row in ranks.ranges for one in row.kernels for choice in one.choices]
+    assert {("RING", "SIMPLE")} == {(choice.algorithm, choice.protocol) for choice in choices}
+    messages = {reason.message for row in ranks.ranges for reason in row.reasons}
+    assert "name says RING LL, the library's log says RING SIMPLE" in messages
+
+
+def test_the_padded_calls_are_in_the_log_count_by_count(kernels: Verdict) -> None:
+    assert [("AllReduce", 1003), ("ReduceScatter", 502), ("AllGather", 502)] == [
+        (one.function, one.count) for one in kernels.logged
+    ]
+
+
+# --------------------------------------------------------------------------------------------------------------- memory
+
+M = 64 * MIB
+
+
+def test_memory_is_the_ledgers_to_the_byte_requested(tmp_path: Path) -> None:
+    expected = {
+        "all_reduce": (M, M),
+        "reduce_scatter_only": (M // 2, M + M // 2),
+        "rs_ag_naive": (M, 2 * M + M // 2),
+        "rs_ag_early_release": (M, M + M // 2),
+        "rs_ag_in_place": (M, M),
+    }
+    memory = plan_memory(world_size=2, backend=Backend.NCCL, size=M, compositions=list(expected))
+    plan = make_plan(world_size=2, backend=Backend.NCCL, experiments=(Experiment.MEMORY,), memory=memory)
+    verdict = run(plan, tmp_path)
+    for row in verdict.memory:
+        assert expected[row.composition] == (row.measured_steady_bytes, row.measured_peak_bytes)
+        assert PredictionOutcome.AGREES is row.outcome
+
+
+@pytest.mark.skipif(torch_before(2, 10), reason="torch's allocator takes no limit from its environment before 2.10")
+def test_a_rank_without_memory_ends_the_run_and_names_composition_and_buffer(tmp_path: Path) -> None:
+    """The limit is the allocator's own, so that the device says that there is room and the allocation fails."""
+    limit = "per_process_memory_fraction:0.01"
+    words = ("run", "--only", "memory", "--bytes", "1GiB", "--out", str(tmp_path / "run"))
+    done = subprocess.run(
+        [sys.executable, "-m", "rsag.cli", *words],
+        env={**os.environ, "PYTORCH_CUDA_ALLOC_CONF": limit, "PYTORCH_ALLOC_CONF": limit},
+        capture_output=True,
+        text=True,
+        timeout=120,
+    )
+    assert 4 == done.returncode, done.stderr
+    assert "ran out of memory on rank" in done.stderr
+    assert "no room for its shard buffer of 512 MiB" in done.stderr

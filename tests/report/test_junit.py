@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
+import dataclasses
 import xml.etree.ElementTree as ET
 from collections.abc import Sequence
+from pathlib import Path
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from rsag.collectives import Kind
+from rsag.records.codec import load_document
 from rsag.records.contracts import ContractOutcome, ContractRow
 from rsag.records.latency import LatencyRow, PredictionOutcome, Reason, ReasonCode, TimeOutcome, WireVerdict
+from rsag.records.memory import MemoryVerdict
 from rsag.records.proof import Contract, ProofOutcome, ProofRow, Proofs, Refutation
 from rsag.records.verdict import Verdict, VerdictOutcome
 from rsag.reduction import ReduceOp
@@ -207,6 +211,52 @@ def test_an_invalid_row_stays_an_error_and_names_the_condition() -> None:
 def test_a_breach_of_no_row_is_not_lost() -> None:
     case = only_case("fail-on", verdict(), [("rsag.latency", "gone", "slower than 10 %")])
     assert ("gone", "failure", "slower than 10 %") == (case.get("name"), status(case), message(case))
+
+
+# --------------------------------------------------------------------------------------------------- memory and kernels
+
+
+def memory(outcome: PredictionOutcome, measured: int | None) -> MemoryVerdict:
+    return MemoryVerdict(
+        composition="rs_ag_naive",
+        rank=1,
+        bytes=1024,
+        predicted_steady_bytes=1024,
+        predicted_peak_bytes=2304,
+        measured_steady_bytes=measured,
+        measured_peak_bytes=measured,
+        outcome=outcome,
+        readings=(),
+        reasons=(Reason(code=ReasonCode.UNEXPLAINED, message="256 B"),),
+    )
+
+
+def test_memory_that_differs_is_a_finding_and_no_failure() -> None:
+    found = dataclasses.replace(verdict(), memory=(memory(PredictionOutcome.DIFFERS, 2560),))
+    case = only_case("memory", found)
+    assert ("passed", "rs_ag_naive at 1 KiB on rank 1") == (status(case), case.get("name"))
+    assert "peak 2,304 B predicted, 2,560 B measured\nunexplained: 256 B" in out(case)
+
+
+def test_memory_that_was_not_measured_is_skipped() -> None:
+    found = dataclasses.replace(verdict(), memory=(memory(PredictionOutcome.CANNOT_TELL, None),))
+    assert "skipped" == status(only_case("memory", found))
+
+
+@pytest.mark.parametrize(
+    ("outcome", "expected"),
+    [
+        (PredictionOutcome.AGREES, "passed"),
+        (PredictionOutcome.DIFFERS, "passed"),
+        (PredictionOutcome.CANNOT_TELL, "skipped"),
+    ],
+)
+def test_a_range_of_a_probe_is_a_case(outcome: PredictionOutcome, expected: str) -> None:
+    kept = Path(__file__).parents[2] / "benchmarks" / "results" / "kernels_h200x2_20261201" / "verdict.json"
+    probe = dataclasses.replace(load_document(Verdict, kept).kernels[0], outcome=outcome)
+    cases = suite("kernels", dataclasses.replace(verdict(), kernels=(probe,))).findall("testcase")
+    assert [expected] * 4 == [status(case) for case in cases]
+    assert {"direct", "decomposed"} == {(case.get("name") or "").split()[0] for case in cases}
 
 
 # ------------------------------------------------------------------------------------------------------- wire and proof

@@ -137,6 +137,12 @@ def test_a_log_is_known_by_its_lines_wherever_they_start() -> None:
     assert not nccl_log.sniff(b"epoch 0\n", Path("nccl.log"))
 
 
+def test_a_log_is_known_when_a_program_wrote_much_before(tmp_path: Path) -> None:
+    text = b"epoch\n" * 100_000 + b"host:1:1 [0] NCCL INFO x\n"
+    (tmp_path / "out.txt").write_bytes(text)
+    assert nccl_log.sniff(text[: 64 << 10], tmp_path / "out.txt")
+
+
 @given(st.lists(st.binary(max_size=60) | st.sampled_from([CALL[:70].encode(), b"h:1:1 [0] NCCL INFO 9 Bytes -> "])))
 def test_any_bytes_are_read_without_harm(tmp_path_factory: pytest.TempPathFactory, parts: list[bytes]) -> None:
     path = tmp_path_factory.mktemp("fuzz") / "log"

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 from rsag.analyze.judged import JudgedRun, arm_of, by_arm, case_of
 from rsag.analyze.mixed import differences, in_words
 from rsag.errors import UsageError
-from rsag.records.compare import CompareRow, Comparison, ContractChange, RatioChange, Side
+from rsag.records.compare import CompareRow, Comparison, ContractChange, MemoryChange, RatioChange, Side
 from rsag.records.contracts import ContractOutcome
 from rsag.records.latency import LatencyRow, TimeOutcome
+from rsag.records.memory import MemoryVerdict
 from rsag.records.verdict import Verdict
 
 
@@ -28,6 +29,7 @@ def compare(a: JudgedRun, b: JudgedRun, *, allow_mixed: bool = False) -> Compari
             do="compare like with like, or add --allow-mixed and read the differences above the table",
         )
     own, other = by_arm(a.verdict.latency), by_arm(b.verdict.latency)
+    memory, num_same_memory = _memory(a.verdict.memory, b.verdict.memory)
     changes, num_same = _contracts(_by_contract(a.verdict), _by_contract(b.verdict))
     return Comparison(
         a=a.source,
@@ -36,6 +38,8 @@ def compare(a: JudgedRun, b: JudgedRun, *, allow_mixed: bool = False) -> Compari
         rows=tuple(_row(own.get(key), other.get(key)) for key in dict.fromkeys([*own, *other])),
         contracts=changes,
         num_same_contracts=num_same,
+        memory=memory,
+        num_same_memory=num_same_memory,
     )
 
 
@@ -111,5 +115,23 @@ def _contracts(a: _Contracts, b: _Contracts) -> tuple[tuple[ContractChange, ...]
         ContractChange(contract=contract, rank=rank, a=a.get((contract, rank)), b=b.get((contract, rank)))
         for contract, rank in both
         if a.get((contract, rank)) is not b.get((contract, rank))
+    )
+    return changes, len(both) - len(changes)
+
+
+def _memory(a: Sequence[MemoryVerdict], b: Sequence[MemoryVerdict]) -> tuple[tuple[MemoryChange, ...], int]:
+    """Measured peaks that differ, and how many are alike, of what both runs ran at one payload."""
+    peaks = {(row.composition, row.bytes, row.rank): row.measured_peak_bytes for row in b}
+    both = [row for row in a if (row.composition, row.bytes, row.rank) in peaks]
+    changes = tuple(
+        MemoryChange(
+            composition=row.composition,
+            bytes=row.bytes,
+            rank=row.rank,
+            a_peak_bytes=row.measured_peak_bytes,
+            b_peak_bytes=peaks[row.composition, row.bytes, row.rank],
+        )
+        for row in both
+        if row.measured_peak_bytes != peaks[row.composition, row.bytes, row.rank]
     )
     return changes, len(both) - len(changes)

@@ -9,21 +9,23 @@ from typing import TypeVar
 
 from rsag.analyze.claims import run_sentence
 from rsag.analyze.contracts import OBSERVATION, judge_contracts
+from rsag.analyze.execution import judge_execution, judge_meaning
 from rsag.analyze.latency import TimingRow, judge_latency
-from rsag.analyze.meanings import judge_result, judge_steps, not_examined
+from rsag.analyze.meanings import judge_result, judge_steps
 from rsag.analyze.memory import judge_memory, judge_state
 from rsag.analyze.protocol import with_protocols
 from rsag.analyze.recorded import Recorded, read_recorded
 from rsag.analyze.wire import judge_wire
 from rsag.records.codec import load_document
 from rsag.records.contracts import ContractOutcome, ContractRow, Observation
+from rsag.records.execution import ExecutionRow, NativeProbe
 from rsag.records.latency import CaseEnd, LatencyRow, LookRow, ReasonCode, RoundRow, WireRow
 from rsag.records.memory import MemoryRow
 from rsag.records.plan import Experiment, Plan
 from rsag.records.proof import Proofs
 from rsag.records.protocol import Protocols
-from rsag.records.rundir import PLAN, PROOFS, PROTOCOLS, require_run_directory
-from rsag.records.verdict import Meaning, Verdict, VerdictOutcome
+from rsag.records.rundir import NATIVE, PLAN, PROOFS, PROTOCOLS, require_run_directory
+from rsag.records.verdict import Verdict, VerdictOutcome
 
 
 def judge(directory: Path) -> Verdict:
@@ -48,14 +50,16 @@ def judge(directory: Path) -> Verdict:
         latency = judge_latency(plan, timed, wire)
         if protocols is not None:
             latency = with_protocols(latency, protocols)
-    problems = [*_problems(plan, proofs, ranks), *_of_latency(latency, _DAMAGED)]
+    native = load_document(NativeProbe, directory / NATIVE) if (directory / NATIVE).exists() else None
+    execution = judge_execution(plan, directory, _of(ranks, ExecutionRow), native, protocols)
+    problems = [*_problems(plan, proofs, ranks), *_of_latency(latency, _DAMAGED), *execution.problems]
     failed = Counter(
         row.contract for row in rows if row.outcome is ContractOutcome.FAIL and row.expected != OBSERVATION
     )
     unseen = sum(row.expected == OBSERVATION for row in rows)
     reasons = [*problems, *(f"{contract} fails on {count} ranks" for contract, count in failed.items())]
     reasons += [f"{unseen} contract rows were never observed"] if unseen else []
-    reasons += _of_latency(latency, {ReasonCode.WRONG_RESULT})
+    reasons += [*_of_latency(latency, {ReasonCode.WRONG_RESULT}), *execution.wrong]
     if proofs is not None:
         reasons += [f"{row.composition} is refuted under {row.op.value}" for row in proofs.refuted]
     outcome = VerdictOutcome.PASS if not reasons else VerdictOutcome.FAIL
@@ -71,15 +75,16 @@ def judge(directory: Path) -> Verdict:
                 complete=not problems and not unseen,
             ),
             judge_steps(plan, wire),
-            not_examined(
-                Meaning.EXECUTION, "which kernels ran, and with which boundaries, was not looked at in this run"
-            ),
+            judge_meaning(plan, execution),
             judge_state(plan, memory),
         ),
         contracts=rows,
         latency=latency,
         wire=wire,
         memory=memory,
+        kernels=execution.probes,
+        boundaries=execution.boundaries,
+        logged=() if protocols is None else protocols.counts,
         sentence=run_sentence(latency),
     )
 

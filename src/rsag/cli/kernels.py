@@ -9,8 +9,28 @@ import click
 from rsag.cli.options import json_option, print_json
 from rsag.errors import ExitCode
 
+NSYS = """\
+# The same ranges through Nsight Systems; not run by us, for no machine of ours has nsys.
+nsys profile --trace=cuda,nvtx --cuda-graph-trace=node --output rsag rsag run --only kernels
+nsys stats --report nvtx_kern_sum --format csv rsag.nsys-rep > rsag.csv
+rsag kernels rsag.csv
+"""
+
+
+def _print_nsys(context: click.Context) -> None:
+    click.echo(NSYS, nl=False)
+    context.exit()
+
 
 @click.command("kernels")
+@click.option(
+    "--nsys",
+    is_flag=True,
+    is_eager=True,
+    expose_value=False,
+    callback=lambda context, _, wanted: _print_nsys(context) if wanted else None,
+    help="Print how Nsight Systems captures `rsag run --only kernels`, and end.",
+)
 @click.argument("files", nargs=-1, required=True, type=click.Path(path_type=Path), metavar="FILE...")
 @click.option("--range", "ranges", metavar="GLOB", help="Ranges by name, torch's and the library's own included.")
 @click.option(

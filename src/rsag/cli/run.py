@@ -13,11 +13,12 @@ import click
 
 from rsag.cli.options import json_option, print_json
 from rsag.cli.page import try_report, write_text
-from rsag.cli.timing import Timing, plan_memory_of, plan_timing, timing_options
+from rsag.cli.timing import Timing, plan_kernels_of, plan_memory_of, plan_timing, timing_options
 from rsag.errors import ExitCode, UsageError, unknown_name
 
 if TYPE_CHECKING:
     from rsag.analyze.claims import FailOn
+    from rsag.records.execution import KernelsPlan
     from rsag.records.latency import LatencyPlan
     from rsag.records.memory import MemoryPlan
     from rsag.records.plan import Backend, Experiment, Plan
@@ -27,7 +28,7 @@ PATH = click.Path(path_type=Path)
 
 
 @click.command("run")
-@click.option("--only", metavar="NAMES", help="Experiments: proof, contracts, latency, wire, memory. Default: all.")
+@click.option("--only", metavar="NAMES", help="proof, contracts, latency, wire, memory, kernels. Default: all.")
 @click.option("--world-size", "-n", type=int, help="Ranks. Default: the GPUs (at most 4) under NCCL, 4 under Gloo.")
 @click.option("--backend", metavar="NAME", help="gloo or nccl. Default: nccl where there are two GPUs or more.")
 @click.option("--seed", type=int, default=0, show_default=True, help="Starts every random choice.")
@@ -81,6 +82,7 @@ def command(
         deadline_s=parse_seconds(deadline),
         latency=_plan_of_times(timing, experiments, ranks, on),
         memory=_plan_of_memory(timing, experiments, ranks, on),
+        kernels=_plan_of_kernels(timing, experiments, ranks, on),
     )
     _check_launches(launches, plan, gated=bool(gates) or junit is not None)
     if save_plan is not None:
@@ -202,7 +204,7 @@ def _plan_of_times(
     if timing.is_default:
         return None
     if not any(experiment.is_timed for experiment in experiments):
-        if Experiment.MEMORY in experiments and timing.is_what_alone:
+        if timing.is_what_alone and {Experiment.MEMORY, Experiment.KERNELS} & set(experiments):
             return None
         raise UsageError(
             "nothing is timed in this run",
@@ -219,6 +221,17 @@ def _plan_of_memory(
     from rsag.records.plan import Experiment
 
     return None if timing.is_default or Experiment.MEMORY not in experiments else plan_memory_of(timing, ranks, backend)
+
+
+def _plan_of_kernels(
+    timing: Timing, experiments: tuple[Experiment, ...], ranks: int, backend: Backend
+) -> KernelsPlan | None:
+    """The payload that was asked for, or a preset's; None for the default."""
+    from rsag.records.plan import Experiment
+
+    if timing.is_default or Experiment.KERNELS not in experiments:
+        return None
+    return plan_kernels_of(timing, ranks, backend, alone=experiments == (Experiment.KERNELS,))
 
 
 def _check_launches(launches: int, plan: Plan, *, gated: bool) -> None:

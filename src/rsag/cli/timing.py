@@ -11,12 +11,28 @@ import click
 
 from rsag.cli.options import parse_op
 from rsag.errors import UsageError, unknown_name
-from rsag.units import parse_bytes
+from rsag.units import KIB, MIB, parse_bytes
 
 if TYPE_CHECKING:
+    from rsag.records.execution import KernelsPlan
     from rsag.records.latency import LatencyPlan
     from rsag.records.memory import MemoryPlan
     from rsag.records.plan import Backend
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Preset:
+    """A whole run's sizes under one name; None is the default of the backend."""
+
+    memory_bytes: int
+    kernels_bytes: int | None
+
+
+PRESETS = {
+    "chapter": Preset(memory_bytes=256 * MIB, kernels_bytes=64 * MIB),
+    "demo": Preset(memory_bytes=16 * MIB, kernels_bytes=None),
+}
+DEMO_SIZES = (64 * KIB, MIB, 16 * MIB)
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -44,7 +60,7 @@ class Timing:
     @property
     def is_what_alone(self) -> bool:
         """Whether nothing is said of how it is timed, only what is run."""
-        what = {name: getattr(DEFAULT, name) for name in ("sizes", "compositions", "dtype", "op")}
+        what = {name: getattr(DEFAULT, name) for name in ("preset", "sizes", "compositions", "dtype", "op")}
         return dataclasses.replace(self, **what) == DEFAULT
 
 
@@ -63,9 +79,12 @@ DEFAULT = Timing(
 )
 
 _OPTIONS = (
-    click.option("--preset", metavar="NAME", help="chapter: the schedule of the course this grew from."),
+    click.option("--preset", metavar="NAME", help="chapter: sizes and schedule of the course this grew from; demo."),
     click.option(
-        "--bytes", "sizes", metavar="SIZES", help="Payloads to time: 64KiB,1MiB,256MiB. Memory takes the largest."
+        "--bytes",
+        "sizes",
+        metavar="SIZES",
+        help="Payloads to time: 64KiB,1MiB,256MiB. Memory, and kernels alone, take the largest.",
     ),
     click.option("--composition", "compositions", metavar="NAMES", help="Compositions to time against AllReduce."),
     click.option("--clock", "clocks", metavar="NAMES", help="graph, eager (CUDA) or cpu."),
@@ -110,11 +129,13 @@ def plan_timing(timing: Timing, world_size: int, backend: Backend) -> LatencyPla
     from rsag.reduction import DType
 
     if timing.preset is not None:
-        if timing.preset != "chapter":
-            raise unknown_name("preset", timing.preset, ["chapter"])
+        if timing.preset not in PRESETS:
+            raise unknown_name("preset", timing.preset, PRESETS)
         if dataclasses.replace(timing, preset=None) != DEFAULT:
             raise UsageError("a preset says all of what is timed", do="leave it out, or the other options of timing")
-        return plan_chapter_latency(world_size=world_size, backend=backend)
+        if timing.preset == "chapter":
+            return plan_chapter_latency(world_size=world_size, backend=backend)
+        return plan_latency(world_size=world_size, backend=backend, sizes=DEMO_SIZES)
     clocks = None if timing.clocks is None else [_member(Clock, "clock", one) for one in _split(timing.clocks)]
     return plan_latency(
         world_size=world_size,
@@ -137,6 +158,8 @@ def plan_memory_of(timing: Timing, world_size: int, backend: Backend) -> MemoryP
     from rsag.plan.memory import plan_memory
     from rsag.reduction import DType
 
+    if timing.preset is not None:
+        return plan_memory(world_size=world_size, backend=backend, size=PRESETS[timing.preset].memory_bytes)
     return plan_memory(
         world_size=world_size,
         backend=backend,
@@ -145,6 +168,16 @@ def plan_memory_of(timing: Timing, world_size: int, backend: Backend) -> MemoryP
         dtype=_member(DType, "dtype", timing.dtype),
         op=parse_op(timing.op),
     )
+
+
+def plan_kernels_of(timing: Timing, world_size: int, backend: Backend, *, alone: bool) -> KernelsPlan:
+    """At the largest size that was asked for where nothing else is run, at a preset's, or at the default."""
+    from rsag.plan.kernels import plan_kernels
+
+    size = None if timing.preset is None else PRESETS[timing.preset].kernels_bytes
+    if alone and timing.sizes is not None:
+        size = max(parse_bytes(one) for one in _split(timing.sizes))
+    return plan_kernels(world_size=world_size, backend=backend, size=size)
 
 
 def _split(text: str) -> list[str]:

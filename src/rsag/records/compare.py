@@ -69,6 +69,17 @@ class ContractChange:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class MemoryChange:
+    """What one composition held at its peak on one rank, where the runs differ; None where nothing was measured."""
+
+    composition: str
+    bytes: int
+    rank: int
+    a_peak_bytes: int | None
+    b_peak_bytes: int | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Comparison:
     """`differences` is empty for two launches of one plan on one kind of machine."""
 
@@ -81,3 +92,5 @@ class Comparison:
     rows: tuple[CompareRow, ...]
     contracts: tuple[ContractChange, ...]
     num_same_contracts: int
+    memory: tuple[MemoryChange, ...] = ()
+    num_same_memory: int = 0

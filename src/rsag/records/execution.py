@@ -94,6 +94,17 @@ class NativeProbe:
     reason: str = ""
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LoggedCount:
+    """One call as the library's own log has it: `count` is its API's count argument, elements of `dtype`."""
+
+    composition: str
+    numel: int
+    function: str
+    count: int
+    dtype: str
+
+
 # --------------------------------------------------------------------------------------------------- the verdict's rows
 
 
@@ -110,14 +121,3 @@ class BoundaryRow:
     @property
     def difference(self) -> int | None:
         return None if self.direct is None or self.decomposed is None else self.decomposed - self.direct
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class LoggedCount:
-    """One call as the library's own log has it: `count` is its API's count argument, elements of `dtype`."""
-
-    composition: str
-    numel: int
-    function: str
-    count: int
-    dtype: str

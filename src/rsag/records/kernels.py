@@ -6,6 +6,8 @@ from dataclasses import dataclass
 from enum import Enum
 from typing import ClassVar
 
+from rsag.records.execution import Probe
+from rsag.records.latency import PredictionOutcome
 from rsag.records.protocol import Choice
 
 
@@ -268,3 +270,17 @@ class KernelsDocument:
                 for collective, count in row.collectives.items():
                     total[collective] = total.get(collective, 0) + count
         return total
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ProbeVerdict:
+    """What one probe of a run shows of its marked ranges, beside what the ledger predicts of each device or rank.
+
+    `predicted` counts collectives by range. Where the backend has kernels they are what is compared, else the calls.
+    """
+
+    probe: Probe
+    outcome: PredictionOutcome
+    predicted: dict[str, dict[str, int]]
+    ranges: tuple[RangeRow, ...]
+    reasons: tuple[str, ...]

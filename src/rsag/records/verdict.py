@@ -7,6 +7,8 @@ from enum import Enum
 from typing import ClassVar
 
 from rsag.records.contracts import ContractRow
+from rsag.records.execution import BoundaryRow, LoggedCount
+from rsag.records.kernels import ProbeVerdict
 from rsag.records.latency import LatencyRow, WireVerdict
 from rsag.records.memory import MemoryVerdict
 
@@ -54,4 +56,7 @@ class Verdict:
     latency: tuple[LatencyRow, ...] = ()
     wire: tuple[WireVerdict, ...] = ()
     memory: tuple[MemoryVerdict, ...] = ()
+    kernels: tuple[ProbeVerdict, ...] = ()
+    boundaries: tuple[BoundaryRow, ...] = ()
+    logged: tuple[LoggedCount, ...] = ()
     sentence: str = ""

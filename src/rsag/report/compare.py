@@ -14,6 +14,7 @@ from rsag.records.latency import ArmRole
 from rsag.report.answers import answer
 from rsag.report.names import arm_name, case_heading, kind_name
 from rsag.report.tables import MARKS, plain_table
+from rsag.units import format_bytes
 
 WIDE = 110
 """From so many columns on, an interval has room beside its ratio."""
@@ -49,10 +50,11 @@ def print_comparison(compared: Comparison, out: Console) -> None:
             style="dim",
         )
         out.print()
-    for line in contract_lines(compared):
+    lines = [*contract_lines(compared), *memory_lines(compared)]
+    for line in lines:
         out.print(line)
-    if not (compared.rows or compared.contracts or compared.num_same_contracts):
-        out.print("neither times nor contracts to hold against each other")
+    if not (compared.rows or lines):
+        out.print("neither times nor contracts nor memory to hold against each other")
 
 
 def difference_table(found: Sequence[Difference]) -> Table:
@@ -127,6 +129,23 @@ def contract_lines(compared: Comparison) -> Iterator[Text]:
         yield Text.assemble(
             (f"  {mark} ", style), f"{contract}: {_word(a)} in A, {_word(b)} in B", (f"; {where}", "dim")
         )
+
+
+def memory_lines(compared: Comparison) -> Iterator[Text]:
+    """Which measured peaks differ, or that none does."""
+    if not compared.memory:
+        if compared.num_same_memory:
+            yield Text(f"memory: all {compared.num_same_memory} measured peaks alike")
+        return
+    num_rows = len(compared.memory) + compared.num_same_memory
+    yield Text(f"memory: {len(compared.memory)} of {num_rows} measured peaks differ", "bold")
+    mark, style = MARKS["warn"]
+    for one in compared.memory:
+        peaks = [
+            "not measured" if peak is None else format_bytes(peak) for peak in (one.a_peak_bytes, one.b_peak_bytes)
+        ]
+        words = f"{one.composition} at {format_bytes(one.bytes)}: {peaks[0]} in A, {peaks[1]} in B"
+        yield Text.assemble((f"  {mark} ", style), words, (f"; rank {one.rank}", "dim"))
 
 
 def _word(outcome: ContractOutcome | None) -> str:

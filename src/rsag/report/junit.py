@@ -10,10 +10,13 @@ from dataclasses import dataclass
 from enum import Enum
 
 from rsag.records.contracts import ContractOutcome, ContractRow
+from rsag.records.kernels import ProbeVerdict, RangeRow
 from rsag.records.latency import LatencyRow, PredictionOutcome, TimeOutcome, WireVerdict
+from rsag.records.memory import MemoryVerdict
 from rsag.records.proof import ProofOutcome, ProofRow, Proofs
 from rsag.records.verdict import Verdict, VerdictOutcome
 from rsag.report.answers import answer
+from rsag.report.execution import ran, words
 from rsag.report.names import arm_name, case_name, wire_name
 from rsag.report.proofs import describe
 from rsag.units import format_bytes
@@ -43,8 +46,8 @@ class _Case:
 def junit(verdict: Verdict, breaches: Sequence[Breach], proofs: Proofs | None = None) -> str:
     """The XML document: a test suite per experiment with rows, one for the run as a whole, and no times of tests.
 
-    Slower or faster is no failure, and neither are bytes that differ from the prediction: a failure is what ends
-    `rsag run` with an exit code other than 0, or one of `breaches`. Invalid is an error; what is inconclusive,
+    Slower or faster is no failure, and neither are bytes or kernels that differ from the prediction: a failure is what
+    ends `rsag run` with an exit code other than 0, or one of `breaches`. Invalid is an error; what is inconclusive,
     unsupported or not told is skipped with its reason. Arms of which nothing is asked have no test case. A breach of a
     case that is not here has a suite of its own. Characters that XML cannot hold are written as escapes.
     """
@@ -54,6 +57,8 @@ def junit(verdict: Verdict, breaches: Sequence[Breach], proofs: Proofs | None = 
         "contracts": list(map(_contract, verdict.contracts)),
         "latency": [_latency(row) for row in verdict.latency if row.outcome is not None],
         "wire": list(map(_wire, verdict.wire)),
+        "memory": list(map(_memory, verdict.memory)),
+        "kernels": [_kernels(probe, row) for probe in verdict.kernels for row in probe.ranges],
     }
     known = {(case.classname, case.name) for cases in suites.values() for case in cases}
     broken: dict[tuple[str, str], list[str]] = {}
@@ -143,6 +148,40 @@ def _wire(row: WireVerdict) -> _Case:
         status=_Status.SKIPPED if row.outcome is PredictionOutcome.CANNOT_TELL else _Status.PASSED,
         message=reasons[0] if reasons else row.outcome.value,
         out="\n".join([f"{row.outcome.value}: {', '.join(counts)} per call", *reasons]),
+    )
+
+
+def _memory(row: MemoryVerdict) -> _Case:
+    reasons = [f"{reason.code.value}: {reason.message}" for reason in row.reasons]
+    held = [
+        f"{name} {_bytes(predicted)} predicted, {_bytes(measured)} measured"
+        for name, predicted, measured in (
+            ("steady", row.predicted_steady_bytes, row.measured_steady_bytes),
+            ("peak", row.predicted_peak_bytes, row.measured_peak_bytes),
+        )
+    ]
+    return _Case(
+        classname="rsag.memory",
+        name=f"{row.composition} at {format_bytes(row.bytes)} on rank {row.rank}",
+        status=_Status.SKIPPED if row.outcome is PredictionOutcome.CANNOT_TELL else _Status.PASSED,
+        message=reasons[0] if reasons else row.outcome.value,
+        out="\n".join([f"{row.outcome.value}: {'; '.join(held)}", *reasons]),
+    )
+
+
+def _bytes(count: int | None) -> str:
+    return "nothing" if count is None else f"{count:,} B"
+
+
+def _kernels(probe: ProbeVerdict, row: RangeRow) -> _Case:
+    where = f"source {row.source}" if row.device is None else f"source {row.source}, device {row.device}"
+    reasons = [f"{reason.code.value}: {reason.message}" for reason in row.reasons]
+    return _Case(
+        classname="rsag.kernels",
+        name=f"{row.range} by {probe.probe.value}, {where}",
+        status=_Status.SKIPPED if probe.outcome is PredictionOutcome.CANNOT_TELL else _Status.PASSED,
+        message=probe.reasons[0] if probe.reasons else probe.outcome.value,
+        out="\n".join([f"{row.structure.value}: {words(ran(row))}", *probe.reasons, *reasons]),
     )
 
 

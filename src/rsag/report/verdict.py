@@ -10,6 +10,7 @@ from rich.text import Text
 
 from rsag.records.contracts import ContractOutcome, ContractRow
 from rsag.records.verdict import Equivalence, Holds, Verdict, VerdictOutcome
+from rsag.report.execution import print_execution
 from rsag.report.latency import print_latency
 from rsag.report.memory import print_memory
 from rsag.report.tables import MARKS, plain_table
@@ -33,7 +34,7 @@ _OUTCOME_MARK = {
 
 
 def print_verdict(verdict: Verdict, out: Console) -> None:
-    """The four meanings first, then times, memory and contracts, last the outcome."""
+    """The four meanings first, then times, memory, kernels and contracts, last the outcome."""
     out.print(equivalence_table(verdict.equivalence))
     out.print()
     if verdict.latency or verdict.wire:
@@ -41,6 +42,9 @@ def print_verdict(verdict: Verdict, out: Console) -> None:
         out.print()
     if verdict.memory:
         print_memory(verdict.memory, out)
+        out.print()
+    if verdict.kernels or verdict.boundaries:
+        print_execution(verdict, out)
         out.print()
     if verdict.contracts:
         out.print(contract_table(verdict.contracts, out.width))

@@ -10,7 +10,7 @@ import re
 from pathlib import Path
 
 from rsag.collectives import COLLECTIVES, Kind
-from rsag.records.protocol import Choice
+from rsag.records.protocol import Choice, LoggedCall
 from rsag.traces.events import (
     Call,
     CallSource,
@@ -23,30 +23,12 @@ from rsag.traces.events import (
 )
 from rsag.traces.skips import Skips, int64, lines
 
+_MARK = b"NCCL INFO"
+_SHORT_FILE, _LONGEST_PREAMBLE = 64 << 10, 16 << 20
+
 _LINE = re.compile(r"\b(?P<process>\d{1,10}):(?P<thread>\d{1,10}) \[-?\d+\] NCCL INFO (?P<message>.*)")
 _VERSION = re.compile(r"NCCL version (?P<version>[\w.+-]{1,64})")
 _INIT = re.compile(r"\bcomm (?P<comm>0x[0-9a-f]{1,16}) rank (?P<rank>\d{1,9}) n[rR]anks (?P<num_ranks>\d{1,9})\b")
-_CALL = re.compile(
-    r"(?P<name>\w+): opCount (?P<sequence>[0-9a-f]{1,16}) sendbuff \S+ recvbuff \S+ count (?P<count>\d{1,20}) "
-    r"datatype (?P<dtype>\w+) op (?P<op>\w+) root -?\d+ comm (?P<comm>0x[0-9a-f]{1,16}) \[nranks=(?P<num_ranks>\d{1,9})"
-)
-
-# ncclDataType_t and ncclRedOp_t, nccl.h; operators beyond the list are made by ncclRedOpCreatePreMulSum.
-_DTYPES = (
-    "int8",
-    "uint8",
-    "int32",
-    "uint32",
-    "int64",
-    "uint64",
-    "float16",
-    "float32",
-    "float64",
-    "bfloat16",
-    "float8_e4m3",
-    "float8_e5m2",
-)
-_OPERATORS = ("sum", "product", "max", "min", "avg")
 _KINDS = {
     "AllReduce": Kind.ALL_REDUCE,
     "ReduceScatter": Kind.REDUCE_SCATTER,
@@ -56,9 +38,12 @@ _KINDS = {
 }
 
 
-def sniff(head: bytes, _path: Path) -> bool:
-    """Whether this is a log with lines of NCCL in it."""
-    return b"NCCL INFO" in head
+def sniff(head: bytes, path: Path) -> bool:
+    """Whether this is text with lines of NCCL in it; a program's own output may precede them by megabytes."""
+    if _MARK in head or b"\0" in head or len(head) < _SHORT_FILE:
+        return _MARK in head
+    with path.open("rb") as file:
+        return _MARK in file.read(_LONGEST_PREAMBLE)
 
 
 def read(path: Path) -> Capture:
@@ -104,31 +89,28 @@ class _Log:
             self.version = self.version or version["version"]
 
     def _call(self, process: int, thread: int, message: str) -> Call | None:
-        found = _CALL.search(message)
-        if found is None:
+        found = LoggedCall.parse(message)
+        if found is None or int64(found.count) is None:
             return None
-        count, num_ranks = int64(int(found["count"])), int(found["num_ranks"])
-        if count is None:
-            return None
-        kind = _KINDS.get(found["name"])
+        kind = _KINDS.get(found.function)
         collective = COLLECTIVES[kind] if kind else None
         return Call(
             source=CallSource.LIBRARY,
             metadata=Metadata(
-                collective=found["name"],
-                in_numel=collective.send_numel(count, num_ranks) if collective else count,
-                out_numel=collective.recv_numel(count, num_ranks) if collective else count,
-                dtype=_named(found["dtype"], _DTYPES),
-                op=_named(found["op"], _OPERATORS, beyond="premul_sum") if collective and collective.reduces else None,
-                group=found["comm"],
-                group_size=num_ranks,
-                sequence=int(found["sequence"], 16),
+                collective=found.function,
+                in_numel=collective.send_numel(found.count, found.num_ranks) if collective else found.count,
+                out_numel=collective.recv_numel(found.count, found.num_ranks) if collective else found.count,
+                dtype=found.dtype,
+                op=found.op if collective and collective.reduces else None,
+                group=found.communicator,
+                group_size=found.num_ranks,
+                sequence=found.sequence,
             ),
             process=process,
             thread=thread,
             start_ns=None,
             end_ns=None,
-            rank=self.ranks.get((process, found["comm"])),
+            rank=self.ranks.get((process, found.communicator)),
         )
 
     def capture(self, path: Path) -> Capture:
@@ -163,10 +145,3 @@ class _Log:
             message = f"the log has no TUNING lines: algorithm and protocol cannot be told; {again}, rank 0 included"
             limits.append(Limit(code=LimitCode.NO_CHOICES, message=message))
         return tuple(limits)
-
-
-def _named(word: str, names: tuple[str, ...], *, beyond: str | None = None) -> str:
-    """NCCL's numbers by name; other words as they are."""
-    if not (word.isascii() and word.isdecimal() and len(word) < 10):
-        return word
-    return names[int(word)] if int(word) < len(names) else beyond or word

@@ -94,7 +94,7 @@ class _Reader:
         self._keep_names(table, strings, id_)
         rows = self._database.rows(
             f"SELECT t.rowid, c.name, {_device_columns(table)}"
-            f" FROM {table.quoted} t JOIN temp.communication c ON c.id = {id_}"
+            f" FROM {table.quoted} t CROSS JOIN temp.communication c ON c.id = {id_}"
         )
         seen = self._skips.num_seen
         kernels = tuple(self._operations(OperationKind.KERNEL, rows))

@@ -1,109 +1,75 @@
-"""Kernels and calls on the page: what ranks counted, and what a document of captures shows."""
+"""Kernels and calls on the page: what the verdict says of the marked ranges, ranks that came out alike together."""
 
 from __future__ import annotations
 
-from rsag.plan import make_plan
-from rsag.records.execution import Counted, ExecutionRow
-from rsag.records.kernels import (
-    Evidence,
-    KernelReason,
-    KernelReasonCode,
-    KernelRow,
-    KernelsDocument,
-    QuarantineRows,
-    RangeRow,
-    Rule,
-    SourceRow,
-    Structure,
-)
-from rsag.records.plan import Backend, Experiment
+import dataclasses
+
+from page_runs import KERNELS, LATENCY
+from rsag.records.codec import load_document
+from rsag.records.execution import Probe
+from rsag.records.kernels import Structure
+from rsag.records.plan import Plan
+from rsag.records.verdict import Verdict
+from rsag.report.page.files import read_files
+from rsag.report.page.headline import view_claims
 from rsag.report.page.kernels import view_kernels
-from rsag.report.page.ranks import RankRows
+from rsag.report.page.words import load_words
 
-PLAN = make_plan(world_size=3, backend=Backend.GLOO, experiments=(Experiment.KERNELS,))
-
-
-def rank_rows(rank: int, *calls: int) -> RankRows:
-    rows = RankRows(rank=rank)
-    for arm, number in enumerate(calls):
-        counted = Counted(calls=number, works=None, launches=None, event_records=None, stream_waits=None)
-        rows.execution[arm] = ExecutionRow(arm=arm, wrong=0, counted=counted)
-    return rows
+PLAN = load_document(Plan, KERNELS / "plan.json")
+VERDICT = load_document(Verdict, KERNELS / "verdict.json")
 
 
-def document() -> KernelsDocument:
-    kernel = KernelRow(name="ncclDevKernel", library="NCCL", count=10, total_ns=1_500_000, claims=())
-    row = RangeRow(
-        source=0,
-        range="decomposed",
-        pid=1,
-        tid=1,
-        device=2,
-        instances=5,
-        structure=Structure.DECOMPOSED,
-        evidence=Evidence.MATCHED,
-        collectives={"reduce_scatter": 5, "all_gather": 5},
-        calls={"reduce_scatter": 5, "all_gather": 5},
-        kernels=(kernel,),
-        copies=0,
-        unattributed=0,
-        unattributed_calls=0,
-        reasons=(KernelReason(code=KernelReasonCode.GROUP, message="a group"),),
-    )
-    source = SourceRow(
-        path="trace-0002.json.gz",
-        format="kineto",
-        rank=2,
-        world_size=3,
-        backend="nccl",
-        library_version=None,
-        tool=None,
-        num_other_kernels=0,
-        calls=(),
-        choices=(),
-        limits=(),
-    )
-    return KernelsDocument(
-        rule=Rule.SAME_THREAD,
-        sources=(source,),
-        ranges=(row,),
-        ranges_left_out=0,
-        devices=(),
-        agreement=(),
-        transfers=(),
-        notes=(),
-        quarantine=QuarantineRows(num_skipped=0, num_seen=0, first=()),
-    )
-
-
-def test_ranks_that_counted_the_same_share_a_line() -> None:
-    view = view_kernels(PLAN, [rank_rows(0, 5, 10), rank_rows(1, 5, 10), rank_rows(2, 5, 11)], None, "")
-
-    assert [("0, 1", ["5", "10"]), ("2", ["5", "11"])] == [
-        (line.ranks, [str(figure) for figure in line.ranges]) for line in view.counted
+def test_gpus_that_ran_alike_share_a_line() -> None:
+    assert [
+        (Probe.RANKS, "direct", "GPU 0, 1", "5 all_reduce", True),
+        (Probe.RANKS, "decomposed", "GPU 0, 1", "5 reduce_scatter + 5 all_gather", True),
+        (Probe.NATIVE, "direct", "GPU 0, 1", "5 all_reduce", True),
+        (Probe.NATIVE, "decomposed", "GPU 0, 1", "5 reduce_scatter + 5 all_gather", True),
+    ] == [
+        (line.probe, line.range, line.where, line.ran.text, line.as_predicted)
+        for line in view_kernels(PLAN, VERDICT).ranges
     ]
 
 
-def test_what_no_rank_counted_has_no_line() -> None:
-    assert {"calls"} == {line.quantity for line in view_kernels(PLAN, [rank_rows(0, 5, 10)], None, "").counted}
+def test_a_gpu_that_ran_something_else_stands_alone_and_is_said_to_differ() -> None:
+    ranks, native = VERDICT.kernels
+    other = dataclasses.replace(ranks.ranges[0], collectives={"broadcast": 5}, structure=Structure.SEVERAL)
+    changed = dataclasses.replace(ranks, ranges=(other, *ranks.ranges[1:]))
+    lines = view_kernels(PLAN, dataclasses.replace(VERDICT, kernels=(changed, native))).ranges
 
-
-def test_a_range_that_a_rank_did_not_come_to_is_open() -> None:
-    (line,) = view_kernels(PLAN, [rank_rows(0, 5)], None, "").counted
-
-    assert ("5", None) == (str(line.ranges[0]), line.ranges[1])
-
-
-def test_a_range_of_a_capture_is_shown_with_its_place_and_what_it_rests_on() -> None:
-    (line,) = view_kernels(PLAN, (), document(), "verdict.json: kernels.").lines
-
-    assert ("decomposed", "rank 2, device 2", "decomposed", "matched", "5 reduce_scatter, 5 all_gather", "1.5 ms") == (
-        line.range,
-        line.where,
-        line.structure.text,
-        line.evidence.text,
-        line.kernels.text,
-        line.time.text,
+    assert ("GPU 0", "5 broadcast", "several", False) == (
+        lines[0].where,
+        lines[0].ran.text,
+        lines[0].structure.text,
+        lines[0].as_predicted,
     )
-    assert "verdict.json: kernels.ranges[0].structure" == line.structure.source
-    assert {"group": "a group"} == line.reasons
+
+
+def test_every_boundary_has_a_line_for_each_probe() -> None:
+    shown = [(line.probe, line.quantity) for line in view_kernels(PLAN, VERDICT).boundaries]
+
+    assert list(dict.fromkeys((row.probe, row.quantity) for row in VERDICT.boundaries)) == shown
+
+
+def test_every_kernel_name_is_listed_with_what_it_cannot_say() -> None:
+    kernels = [kernel for probe in VERDICT.kernels for row in probe.ranges for kernel in row.kernels]
+    lines = view_kernels(PLAN, VERDICT).kernels
+
+    assert {kernel.name for kernel in kernels} == {line.name for line in lines}
+    assert sum(kernel.count for kernel in kernels) == sum(int(line.count.text) for line in lines)
+    assert all("algorithm: " in line.cannot_say for line in lines)
+
+
+def test_the_claims_set_what_ran_beside_what_should() -> None:
+    claims = [claim for claim in view_claims(read_files(KERNELS), load_words()) if claim.quantity == "kernels"]
+
+    assert [("5 all_reduce", "0"), ("5 reduce_scatter + 5 all_gather", "0")] == [
+        (str(claim.measured), str(claim.residual)) for claim in claims
+    ]
+
+
+def test_without_captures_the_section_is_empty_but_for_predicted_calls() -> None:
+    view = view_kernels(load_document(Plan, LATENCY / "plan.json"), load_document(Verdict, LATENCY / "verdict.json"))
+
+    assert ((), (), ()) == (view.ranges, view.boundaries, view.kernels)
+    assert view.calls != ()

@@ -36,8 +36,6 @@ class Files:
     run: Run | None
     verdict: Verdict | None
     proofs: Proofs | None
-    capabilities: Capabilities | None
-    protocols: Protocols | None
     missing: tuple[Missing, ...]
 
 
@@ -59,14 +57,15 @@ def read_files(directory: Path) -> Files:
 
     plan = read(Plan, PLAN, needed=True)
     experiments = () if plan is None else plan.experiments
+    # The page shows these through the verdict alone; that one cannot be read is said all the same.
+    read(Capabilities, CAPABILITIES, needed=False)
+    read(Protocols, PROTOCOLS, needed=False)
     return Files(
         directory=directory,
         plan=plan,
         run=read(Run, RUN, needed=set(experiments) != {Experiment.PROOF}),
         verdict=read(Verdict, VERDICT, needed=True),
-        # Not needed: under torchrun nothing is proved or probed, whatever the plan says.
+        # Not needed: under torchrun nothing is proved, whatever the plan says.
         proofs=read(Proofs, PROOFS, needed=False),
-        capabilities=read(Capabilities, CAPABILITIES, needed=False),
-        protocols=read(Protocols, PROTOCOLS, needed=False),
         missing=tuple(missing),
     )

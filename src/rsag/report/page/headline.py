@@ -7,11 +7,14 @@ from dataclasses import dataclass, replace
 
 from rsag.analyze.meanings import DECOMPOSED, DIRECT
 from rsag.records.contracts import ContractOutcome
+from rsag.records.kernels import ProbeVerdict
 from rsag.records.latency import ArmRole, LatencyRow, WireVerdict
 from rsag.records.memory import MemoryVerdict
 from rsag.records.plan import Plan
 from rsag.records.rundir import PLAN, PROOFS, VERDICT
 from rsag.records.verdict import Holds, Meaning, Verdict
+from rsag.report.execution import ran
+from rsag.report.execution import words as ran_words
 from rsag.report.page.figures import Figure, counted, number, size, spread, word
 from rsag.report.page.files import Files
 from rsag.report.page.memory import residual
@@ -116,7 +119,7 @@ def view_claims(files: Files, words: Words) -> tuple[Claim, ...]:
         *(_bytes(subject, () if verdict is None else verdict.wire, words) for subject in both),
         *(_memory(subject, () if verdict is None else verdict.memory, words) for subject in both),
         *_times(() if verdict is None else verdict.latency, words),
-        _nothing("kernels", ", ".join(both)),
+        *_kernels(files.plan, () if verdict is None else verdict.kernels),
     )
 
 
@@ -197,12 +200,8 @@ def _times(rows: Sequence[LatencyRow], words: Words) -> list[Claim]:
     ]
     if not own:
         return [_nothing("time", words("claims.over", composition=DECOMPOSED, direct=DIRECT))]
-    ends = dict.fromkeys((min(own, key=_first)[1], max(own, key=_first)[1]))
+    ends = dict.fromkeys((min(own)[1], max(own)[1]))
     return [_time(index, rows[index], words) for index in ends]
-
-
-def _first(pair: tuple[int, int]) -> int:
-    return pair[0]
 
 
 def _time(index: int, row: LatencyRow, words: Words) -> Claim:
@@ -214,3 +213,27 @@ def _time(index: int, row: LatencyRow, words: Words) -> Claim:
         measured = counted(text, f"{at}.ratio, {at.partition(': ')[2]}.interval[*]")
     values = {"composition": DECOMPOSED, "direct": DIRECT, "size": format_bytes(row.bytes), "clock": row.clock.value}
     return replace(_nothing("time", words("claims.over_at", **values)), measured=measured)
+
+
+def _kernels(plan: Plan | None, probes: Sequence[ProbeVerdict]) -> list[Claim]:
+    """Each range of the first probe on its first rank or device: what it should run, and what ran."""
+    arms = () if plan is None or plan.kernels is None else plan.kernels.arms
+    claims = []
+    for arm in arms if probes else ():
+        index = next((index for index, row in enumerate(probes[0].ranges) if row.range == arm.range), None)
+        if index is None:
+            continue
+        row, predicted = probes[0].ranges[index], probes[0].predicted.get(arm.range, {})
+        at = f"{VERDICT}: kernels[0]"
+        kinds = {**predicted, **ran(row)}
+        apart = {kind: ran(row).get(kind, 0) - predicted.get(kind, 0) for kind in kinds}
+        differs = ", ".join(f"{count:+d} {kind}" for kind, count in apart.items() if count)
+        claims.append(
+            replace(
+                _nothing("kernels" if row.device is not None else "calls", arm.composition),
+                predicted=counted(ran_words(predicted), f"{at}.predicted.{arm.range}.*"),
+                measured=counted(ran_words(ran(row)), f"{at}.ranges[{index}].*"),
+                residual=counted(differs or "0", f"{at}.*"),
+            )
+        )
+    return claims or [_nothing("kernels", f"{DIRECT}, {DECOMPOSED}")]

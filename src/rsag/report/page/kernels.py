@@ -1,20 +1,21 @@
-"""What ran in each marked range: calls as they were counted on every rank, kernels as captures show them."""
+"""What ran in each marked range, and at which boundaries: by the captures of a run, as its verdict has them."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 
-from rsag.records.execution import Counted
-from rsag.records.kernels import KernelsDocument, RangeRow
+from rsag.records.execution import BoundaryRow, Probe
+from rsag.records.kernels import KernelRow, ProbeVerdict, RangeRow
 from rsag.records.plan import Plan
-from rsag.records.rundir import PLAN
-from rsag.report.kernel_evidence import counts
-from rsag.report.page.figures import NOTHING, Figure, counted, number
-from rsag.report.page.ranks import RankRows
-from rsag.units import format_seconds
+from rsag.records.rundir import PLAN, VERDICT
+from rsag.records.verdict import Verdict
+from rsag.report.execution import logged_line, ran, span, words
+from rsag.report.kernel_evidence import counts, span_of
+from rsag.report.page.figures import NOTHING, Figure, counted
 
-MOST_RANGES = 60
+MOST_NAMED = 8
+"""So many ranks or devices are named one by one."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -26,102 +27,144 @@ class CallLine:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class CountedLine:
-    """One quantity over all calls of each range, on ranks that counted the same; None for a range that did not run."""
-
-    quantity: str
-    ranks: str
-    ranges: tuple[Figure | None, ...]
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
 class RangeLine:
-    """One range on one device, by a capture."""
+    """One range of one probe, on all ranks or devices where it came out alike."""
 
+    probe: Probe
     range: str
     where: str
     structure: Figure
     evidence: Figure
-    kernels: Figure
-    asked_for: Figure
+    predicted: Figure
+    ran: Figure
     time: Figure
+    as_predicted: bool
     reasons: dict[str, str]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class BoundaryLine:
+    """One quantity over all calls of each range; from the least rank to the most."""
+
+    probe: Probe
+    quantity: str
+    direct: Figure
+    decomposed: Figure
+    difference: Figure
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class KernelLine:
+    """Kernels of one name: what the name says, what it cannot say, what the library's own log says."""
+
+    name: str
+    count: Figure
+    time: Figure
+    says: str
+    cannot_say: str
+    logged: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class KernelsView:
-    """`ranges` are the names of the marked ranges, `num_calls` the calls in each."""
+    """`logged` is what the library's own log has of padded calls, element by element."""
 
+    ranges: tuple[RangeLine, ...]
+    boundaries: tuple[BoundaryLine, ...]
+    kernels: tuple[KernelLine, ...]
+    logged: Figure | None
+    notes: tuple[str, ...]
     calls: tuple[CallLine, ...]
-    ranges: tuple[str, ...]
-    num_calls: Figure | None
-    counted: tuple[CountedLine, ...]
-    lines: tuple[RangeLine, ...]
-    num_lines: int
 
 
-def view_kernels(
-    plan: Plan | None, ranks: Sequence[RankRows], document: KernelsDocument | None, source: str
-) -> KernelsView:
-    """Calls by the plan and the rank files; kernels by `document`, whose rows lie at `source`, where there is one."""
-    predictions = () if plan is None else plan.predictions
-    kernels = None if plan is None else plan.kernels
-    rows = () if document is None else document.ranges
+def view_kernels(plan: Plan | None, verdict: Verdict | None) -> KernelsView:
+    """Ranges, boundaries and names by the verdict, predicted calls by the plan."""
+    probes = () if verdict is None else verdict.kernels
     return KernelsView(
+        ranges=tuple(line for index, probe in enumerate(probes) for line in _ranges(index, probe)),
+        boundaries=() if verdict is None else tuple(_boundaries(verdict.boundaries)),
+        kernels=tuple(_names(probes)),
+        logged=None
+        if verdict is None or not verdict.logged
+        else counted(logged_line(verdict.logged), f"{VERDICT}: logged[*]"),
+        notes=tuple(dict.fromkeys(reason for probe in probes for reason in probe.reasons)),
         calls=tuple(
             CallLine(
                 composition=one.composition,
                 predicted=counted(counts(one.calls), f"{PLAN}: predictions[{index}].calls.*"),
             )
-            for index, one in enumerate(predictions)
+            for index, one in enumerate(() if plan is None else plan.predictions)
             if one.rank == 0
         ),
-        ranges=() if kernels is None else tuple(f"{arm.range}: {arm.composition}" for arm in kernels.arms),
-        num_calls=None if kernels is None else number(kernels.calls, 0, f"{PLAN}: kernels.calls"),
-        counted=() if kernels is None else tuple(_counted(len(kernels.arms), ranks)),
-        lines=tuple(_line(document, index, row, source) for index, row in enumerate(rows[:MOST_RANGES]) if document),
-        num_lines=len(rows),
     )
 
 
-def _counted(num_arms: int, ranks: Sequence[RankRows]) -> list[CountedLine]:
-    """Each quantity that any rank has, once for all ranks that counted the same."""
+def _ranges(number: int, probe: ProbeVerdict) -> list[RangeLine]:
+    groups: dict[object, list[tuple[int, RangeRow]]] = {}
+    for index, row in enumerate(probe.ranges):
+        key = (row.range, row.structure, row.evidence, tuple(ran(row).items()), row.reasons)
+        groups.setdefault(key, []).append((index, row))
+    return [_range(number, probe, own) for own in groups.values()]
+
+
+def _range(number: int, probe: ProbeVerdict, own: Sequence[tuple[int, RangeRow]]) -> RangeLine:
+    index, row = own[0]
+    at = f"{VERDICT}: kernels[{number}].ranges[{index}]"
+    predicted = probe.predicted.get(row.range, {})
+    totals = [sum(kernel.total_ns for kernel in one.kernels) for _, one in own]
+    return RangeLine(
+        probe=probe.probe,
+        range=row.range,
+        where=_where([one for _, one in own]),
+        structure=Figure(text=row.structure.value, source=f"{at}.structure", value=row.structure.value),
+        evidence=Figure(text=row.evidence.value, source=f"{at}.evidence", value=row.evidence.value),
+        predicted=counted(words(predicted), f"{VERDICT}: kernels[{number}].predicted.{row.range}.*"),
+        ran=counted(words(ran(row)), f"{at}.{'calls' if row.device is None else 'collectives'}.*"),
+        time=counted(span_of(totals) if any(totals) else NOTHING, f"{at}.kernels[*].total_ns"),
+        as_predicted=ran(row) == predicted,
+        reasons={reason.code.value: reason.message for reason in row.reasons},
+    )
+
+
+def _where(rows: Sequence[RangeRow]) -> str:
+    """`GPU 0, 1`, or on a backend without kernels the files of the ranks: `rank 0, 1`."""
+    places = [row.source if row.device is None else row.device for row in rows]
+    listed = ", ".join(map(str, places[:MOST_NAMED])) + (", ..." if len(places) > MOST_NAMED else "")
+    return f"{'rank' if rows[0].device is None else 'GPU'} {listed}"
+
+
+def _boundaries(rows: Sequence[BoundaryRow]) -> list[BoundaryLine]:
     lines = []
-    for quantity in (field.name for field in fields(Counted)):
-        holders: dict[tuple[int | None, ...], list[int]] = {}
-        for rows in ranks:
-            own = (rows.execution.get(arm) for arm in range(num_arms))
-            values = tuple(None if row is None else getattr(row.counted, quantity) for row in own)
-            if any(value is not None for value in values):
-                holders.setdefault(values, []).append(rows.rank)
-        for values, own_ranks in holders.items():
-            at = f"rank-{own_ranks[0]:04d}.jsonl: execution of arm {{}}, counted.{quantity}"
-            lines.append(
-                CountedLine(
-                    quantity=quantity,
-                    ranks=", ".join(map(str, own_ranks[:8])) + (", ..." if len(own_ranks) > 8 else ""),
-                    ranges=tuple(
-                        None if value is None else counted(f"{value:,}", at.format(arm))
-                        for arm, value in enumerate(values)
-                    ),
-                )
+    for probe, quantity in dict.fromkeys((row.probe, row.quantity) for row in rows):
+        own = [row for row in rows if (row.probe, row.quantity) == (probe, quantity)]
+        at = f"{VERDICT}: boundaries[*].{{}} of {quantity}"
+        lines.append(
+            BoundaryLine(
+                probe=probe,
+                quantity=quantity,
+                direct=counted(span([row.direct for row in own]), at.format("direct")),
+                decomposed=counted(span([row.decomposed for row in own]), at.format("decomposed")),
+                difference=counted(span([row.difference for row in own], signed=True), at.format("*")),
             )
+        )
     return lines
 
 
-def _line(document: KernelsDocument, index: int, row: RangeRow, source: str) -> RangeLine:
-    at = f"{source}ranges[{index}]"
-    rank = document.sources[row.source].rank
-    where = [f"rank {rank}"] if rank is not None else []
-    where += [f"device {row.device}"] if row.device is not None else []
-    total_ns = sum(kernel.total_ns for kernel in row.kernels)
-    return RangeLine(
-        range=row.range,
-        where=", ".join(where),
-        structure=Figure(text=row.structure.value, source=f"{at}.structure", value=row.structure.value),
-        evidence=Figure(text=row.evidence.value, source=f"{at}.evidence", value=row.evidence.value),
-        kernels=counted(counts(row.collectives) or NOTHING, f"{at}.collectives.*"),
-        asked_for=counted(counts(row.calls) or NOTHING, f"{at}.calls.*"),
-        time=counted(format_seconds(total_ns / 1e9) if total_ns else NOTHING, f"{at}.kernels[*].total_ns"),
-        reasons={reason.code.value: reason.message for reason in row.reasons},
+def _names(probes: Sequence[ProbeVerdict]) -> list[KernelLine]:
+    names: dict[str, list[KernelRow]] = {}
+    for kernel in (kernel for probe in probes for row in probe.ranges for kernel in row.kernels):
+        names.setdefault(kernel.name, []).append(kernel)
+    return [_kernel(name, rows) for name, rows in names.items()]
+
+
+def _kernel(name: str, rows: Sequence[KernelRow]) -> KernelLine:
+    at = f"{VERDICT}: kernels[*].ranges[*].kernels[*].{{}} of {name}"
+    claims = rows[0].claims
+    return KernelLine(
+        name=name,
+        count=counted(f"{sum(row.count for row in rows):,}", at.format("count")),
+        time=counted(span_of([sum(row.total_ns for row in rows)]), at.format("total_ns")),
+        says=", ".join(f"{claim.about.value} {claim.value}" for claim in claims if claim.value is not None),
+        cannot_say="; ".join(f"{claim.about.value}: {claim.reason}" for claim in claims if claim.value is None),
+        logged=", ".join(dict.fromkeys(str(choice) for row in rows for choice in row.choices)),
     )

@@ -12,7 +12,6 @@ from pathlib import Path
 
 from rsag.errors import RecordError
 from rsag.records.codec import check_header, decode, parse_json
-from rsag.records.execution import ExecutionRow
 from rsag.records.jsonl import SCHEMA, VERSION
 from rsag.records.latency import RoundRow
 from rsag.records.memory import MemoryRow
@@ -25,12 +24,11 @@ _CASE = re.compile(rb'\{"kind":"round","case":(\d+),')
 
 @dataclass(slots=True, kw_only=True)
 class RankRows:
-    """What the page needs of one rank: rounds by case and number, memory and execution by arm."""
+    """What the page needs of one rank: rounds by case and number, memory by arm."""
 
     rank: int
     rounds: dict[int, dict[int, RoundRow]] = field(default_factory=dict)
     memory: dict[int, MemoryRow] = field(default_factory=dict)
-    execution: dict[int, ExecutionRow] = field(default_factory=dict)
 
 
 def read_ranks(
@@ -47,10 +45,8 @@ def read_ranks(
             for row in _rows(path, cases):
                 if isinstance(row, RoundRow):
                     rows.rounds.setdefault(row.case, {})[row.round] = row
-                elif isinstance(row, MemoryRow):
-                    rows.memory[row.arm] = row
                 else:
-                    rows.execution[row.arm] = row
+                    rows.memory[row.arm] = row
         except (RecordError, OSError) as error:
             missing.append(Missing(what=path.name, why=str(error).removeprefix(f"{path}: ")))
         ranks.append(rows)
@@ -60,7 +56,7 @@ def read_ranks(
     return tuple(ranks), tuple(missing)
 
 
-def _rows(path: Path, cases: Collection[int]) -> Iterator[RoundRow | MemoryRow | ExecutionRow]:
+def _rows(path: Path, cases: Collection[int]) -> Iterator[RoundRow | MemoryRow]:
     """The rows that the page needs, then RecordError for a file that does not end as a rank that ended well."""
     last: object = None
     with path.open("rb") as file:
@@ -80,8 +76,6 @@ def _rows(path: Path, cases: Collection[int]) -> Iterator[RoundRow | MemoryRow |
                 yield decode(RoundRow, row, where=where)
             elif last == "memory":
                 yield decode(MemoryRow, row, where=where)
-            elif last == "execution":
-                yield decode(ExecutionRow, row, where=where)
             elif last == "failed":
                 raise RecordError(f"the rank failed: {row.get('error')}: {row.get('message')}")
     if last != "end":

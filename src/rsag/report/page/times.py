@@ -24,7 +24,6 @@ MOST_LISTED = 400
 MOST_TIMINGS = 60_000
 """So many single times are in the page; cases beyond have their table alone."""
 
-
 _DECIDING = frozenset(
     {
         ReasonCode.NO_RECORDS,
@@ -87,9 +86,8 @@ class ArmLine:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CaseView:
-    """`index` counts the cases of the verdict. `cycles` is None where they are not shown: `why` says so."""
+    """`cycles` is None where they are not shown: `why` says so."""
 
-    index: int
     name: str
     heading: str
     lines: tuple[ArmLine, ...]
@@ -168,7 +166,6 @@ def view_times(plan: Plan | None, rows: Sequence[LatencyRow], ranks: Sequence[Ra
                 cycles, why = None, "room"
         views.append(
             CaseView(
-                index=number_of,
                 name=case_name(case[0][1]),
                 heading=case_heading(case[0][1], among=rows),
                 lines=tuple(_line(index, row) for index, row in case),

@@ -49,7 +49,7 @@ def read_view(directory: Path, words: Words) -> View:
         claims=view_claims(files, words),
         times=view_times(plan, () if verdict is None else verdict.latency, ranks, words),
         memory=view_memory(plan, () if verdict is None else verdict.memory, ranks, words),
-        kernels=view_kernels(plan, ranks, document=None, source=""),
+        kernels=view_kernels(plan, verdict),
         wire=view_wire(() if verdict is None else verdict.wire),
         contracts=view_contracts(() if verdict is None else verdict.contracts, files.proofs),
         environment=view_environment(plan, files.run, directory.resolve()),
