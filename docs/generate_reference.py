@@ -237,6 +237,7 @@ def _rank_program() -> list[str]:
         ("`--plan FILE`", "The plan to run, from `rsag run --save-plan FILE`."),
         ("`--out DIR`", "Where this rank writes `rank-NNNN.jsonl`; no such file may be there yet."),
         ("`--capabilities FILE`", "What was probed before. Without it the ranks probe for themselves."),
+        ("`--protocols`", "Only ask NCCL's log what it is asked for and chooses: `protocols.json`."),
         ("`--probe FIRST`", "Only probe the backend, from attempt FIRST on. `rsag env` uses it."),
         ("`--backend NAME`, `--timeout SECONDS`", "With `--probe`: `gloo` or `nccl`; the process group's timeout."),
     ]

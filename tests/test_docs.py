@@ -48,7 +48,7 @@ RECORDS = [
     *(memory.MemoryRow, memory.MemoryReading, memory.MemoryMoment, memory.MemoryVerdict),
     *(source.RunSource, merge.Merge, merge.MergeRow, merge.LaunchRow),
     *(compare.Comparison, compare.Difference, compare.CompareRow, compare.Side, compare.ContractChange),
-    *(compare.MemoryChange, protocol.CountsRow, kernels.ProbeVerdict),
+    *(compare.MemoryChange, protocol.Protocols, kernels.ProbeVerdict),
     *(execution.KernelsPlan, execution.MarkedArm, execution.ExecutionRow, execution.Counted),
     *(execution.NativeProbe, execution.NativeArm, execution.BoundaryRow, execution.LoggedCount),
 ]

@@ -18,12 +18,10 @@ from rsag.launch.probing import probe_backend
 from rsag.plan import write_plan
 from rsag.proofs.prove import prove_all
 from rsag.proofs.scope import DEFAULT_NUMELS, DEFAULT_RANKS, Numels, parse_ranks
-from rsag.records.codec import decode, dump_document
+from rsag.records.codec import dump_document
 from rsag.records.describe import describe_run
 from rsag.records.execution import NativeProbe
-from rsag.records.jsonl import read_rows
 from rsag.records.plan import Backend, Experiment, Plan
-from rsag.records.protocol import CountsRow, ProtocolRow, Protocols
 from rsag.records.run import RunOutcome
 from rsag.records.rundir import CAPABILITIES, NATIVE, PLAN, PROOFS, PROTOCOLS, RUN, VERDICT, rank_file
 from rsag.records.verdict import Verdict
@@ -123,7 +121,7 @@ def _launch(plan: Plan, directory: Path, circumstances: Circumstances, say: Say,
             dump_document(capabilities, directory / CAPABILITIES)
         if plan.backend is Backend.NCCL and (plan.latency is not None or plan.kernels is not None):
             say("asking NCCL which algorithms and protocols it takes")
-            dump_document(_ask_protocols(server, plan, directory, circumstances), directory / PROTOCOLS)
+            _ask_protocols(server, plan, directory)
         names = ", ".join(one.value for one in plan.experiments if one is not Experiment.PROOF)
         say(f"{names} on {plan.world_size} {plan.backend.value} ranks")
         here = directory.absolute()
@@ -170,24 +168,17 @@ def _probe_natively(server: ForkServer, plan: Plan, directory: Path) -> None:
         dump_document(found, directory / NATIVE)
 
 
-def _ask_protocols(server: ForkServer, plan: Plan, directory: Path, circumstances: Circumstances) -> Protocols:
-    """A pass of its own with the library's log on: nothing is timed, and its files do not stay."""
+def _ask_protocols(server: ForkServer, plan: Plan, directory: Path) -> None:
+    """A pass of its own with the library's log on: nothing is timed, and of its files protocols.json alone stays."""
     with tempfile.TemporaryDirectory(prefix=".protocols-", dir=directory) as scratch:
         here = Path(scratch).absolute()
-        log = {"NCCL_DEBUG": "INFO", "NCCL_DEBUG_SUBSYS": "TUNING,COLL", "NCCL_DEBUG_FILE": str(here / "nccl-%p.log")}
         report = server.run(
             entry=f"{RANK_PROGRAM}:main",
             arguments=["--plan", str(directory.absolute() / PLAN), "--out", str(here), "--protocols"],
             world_size=plan.world_size,
             out=here,
             deadline_s=plan.deadline_s,
-            environment={**circumstances.environment, **log},
         )
         if report.outcome is not Outcome.OK:
             raise failure(report)
-        rows = read_rows(rank_file(here, 0)).rows
-        counts = [decode(CountsRow, row) for row in rows if row["kind"] == "counts"]
-        return Protocols(
-            rows=tuple(decode(ProtocolRow, row) for row in rows if row["kind"] == "protocol"),
-            counts=tuple(count for row in counts for count in row.counts),
-        )
+        (here / PROTOCOLS).replace(directory / PROTOCOLS)

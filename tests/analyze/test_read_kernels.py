@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
-import pytest
-from captured import Tracer, described
+import dataclasses
 
+import pytest
+
+from captured import Tracer, described
 from rsag.analyze.kernels import read_kernels
 from rsag.records.codec import decode, document
 from rsag.records.kernels import (
@@ -158,6 +160,28 @@ def test_a_group_of_four_in_one_kernel_is_grouped() -> None:
     assert "4 collectives ran as 1 kernel" == said(row, KernelReasonCode.GROUP)
 
 
+def test_a_coalesced_call_is_a_group_of_a_size_that_is_not_known() -> None:
+    tracer = Tracer()
+    start = tracer.tick()
+    coalesced = dataclasses.replace(described("all_gather"), collective="allgather_into_tensor_coalesced")
+    tracer.call("all_gather", "all_gather", metadata=coalesced)
+    tracer.mark("step", start)
+    row = only(tracer)
+    assert (Structure.SINGLE_KERNEL, {KernelReasonCode.COALESCED}) == (row.structure, codes(row))
+
+
+def test_the_library_s_own_ranges_tell_how_large_a_group_was() -> None:
+    tracer = Tracer()
+    start, call = tracer.tick(), tracer.tick()
+    for _ in range(3):
+        tracer.record(CallSource.LIBRARY, Metadata(collective="ncclAllGather"), tracer.tick())
+    tracer.launch("all_gather")
+    tracer.record(CallSource.C10D, Metadata(collective="c10d::allgather_into_tensor_coalesced_"), call)
+    tracer.mark("step", start)
+    row = only(tracer)
+    assert (Structure.GROUPED, {"all_gather": 3}) == (row.structure, row.calls)
+
+
 def test_a_group_over_two_devices_of_one_process_is_one_kernel_on_each() -> None:
     tracer = Tracer()
     start = tracer.tick()
@@ -183,7 +207,7 @@ def test_calls_that_launched_nothing_are_not_given_to_a_kernel_of_another_collec
     tracer.launch("broadcast")
     tracer.mark("step", start)
     row = only(tracer)
-    assert Structure.SINGLE_KERNEL is row.structure
+    assert (Structure.MIXED, {"broadcast": 1}) == (row.structure, row.collectives)
     assert "2 reduce_scatter" in said(row, KernelReasonCode.CALLS_WITHOUT_KERNEL)
 
 
@@ -237,6 +261,17 @@ def test_graphs_that_were_not_expanded_say_how_many_and_what_would() -> None:
     message = said(row, KernelReasonCode.GRAPHS_NOT_EXPANDED)
     assert message.startswith("2 graph launches not expanded")
     assert "--cuda-graph-trace=node" in message
+
+
+def test_kernels_beside_graphs_that_were_not_expanded_are_not_all_there_is() -> None:
+    tracer = Tracer()
+    start = tracer.tick()
+    tracer.call("all_reduce", "all_reduce")
+    tracer.graph()
+    tracer.mark("step", start)
+    row = only(tracer)
+    assert (Structure.CANNOT_TELL, {"all_reduce": 1}) == (row.structure, row.collectives)
+    assert KernelReasonCode.GRAPHS_NOT_EXPANDED in codes(row)
 
 
 def test_a_group_of_one_has_no_kernel_and_only_that_reason() -> None:

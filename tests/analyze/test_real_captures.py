@@ -9,9 +9,8 @@ import tarfile
 from pathlib import Path
 
 import pytest
-from captured import OWN, PUBLIC
-from rsag.traces.files import read_trace
 
+from captured import OWN, PUBLIC
 from rsag.analyze.kernels import read_kernels
 from rsag.errors import UsageError
 from rsag.records.kernels import (
@@ -25,6 +24,7 @@ from rsag.records.kernels import (
     Rule,
     Structure,
 )
+from rsag.traces.files import read_trace
 
 
 def own(name: str, ranges: str | None = None, rule: Rule = Rule.SAME_THREAD) -> KernelsDocument:

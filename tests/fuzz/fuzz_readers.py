@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 import contextlib
+import gzip
 import sqlite3
 import sys
 import tempfile
@@ -59,7 +60,10 @@ def seed(corpus: Path) -> None:
     """Small inputs of each format to start from."""
     for recording in RECORDINGS.iterdir():
         if recording.stat().st_size < 64 << 10:
-            (corpus / recording.name).write_bytes(recording.read_bytes())
+            content = recording.read_bytes()
+            (corpus / recording.name).write_bytes(content)
+            if recording.suffix == ".gz":
+                (corpus / recording.stem).write_bytes(gzip.decompress(content))
     (corpus / "sum.csv").write_bytes(CSV)
     with contextlib.closing(sqlite3.connect(corpus / "export.sqlite")) as database:
         database.execute("PRAGMA page_size = 512")

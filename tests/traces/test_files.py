@@ -30,6 +30,7 @@ def refusal(path: Path) -> str:
         ("fr_ok.rank0.pkl", Format.FLIGHT_RECORDER),
         ("fr_ok.rank0.json", Format.FLIGHT_RECORDER),
         ("nccl_info_tuning.log", Format.NCCL_LOG),
+        ("eager.rank0.json.gz", Format.KINETO),
     ],
 )
 def test_our_recordings_are_known_by_their_content(

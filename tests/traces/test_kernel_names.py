@@ -114,6 +114,11 @@ def known(name: str) -> KernelName:
             Naming.ONE_RANK,
             {"operator": "premul_sum", "dtype": "bfloat16"},
         ),
+        (
+            "void oneRankReduce<FuncPreMulSum<unsigned long> >(void*, void*, unsigned long, unsigned long, bool)",
+            Naming.ONE_RANK,
+            {"operator": "premul_sum", "dtype": "int64 or uint64"},
+        ),
         ("_Z13oneRankReduceI13FuncPreMulSumIfEEvPvS2_mmb", Naming.ONE_RANK, {"operator": "premul_sum"}),
         ("ncclKernelOfTomorrow(int)", Naming.UNKNOWN, {}),
         (

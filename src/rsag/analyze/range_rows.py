@@ -6,6 +6,7 @@ from collections import Counter, defaultdict
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
+from rsag.analyze.asked import Asked
 from rsag.analyze.attribution import enclosing
 from rsag.analyze.chosen import Chosen
 from rsag.analyze.executed import Executed, Joined
@@ -52,12 +53,13 @@ def range_rows(
 ) -> list[RangeRow]:
     """The rows of the ranges that hold collectives, or whose time holds some of other threads; in order of time."""
     anywhere = contents if rule is Rule.ANY_THREAD else Contents.of(joined, ranges, Rule.ANY_THREAD)
+    has_device_rows = LimitCode.NO_DEVICE_ROWS not in {limit.code for limit in joined.capture.limits}
     places: dict[Place, list[int]] = defaultdict(list)
     for index in sorted(range(len(ranges)), key=lambda index: ranges[index].start_ns):
         places[ranges[index].name, ranges[index].process, ranges[index].thread].append(index)
     rows = []
     for place, indices in places.items():
-        helds = [_instance(joined, contents, index) for index in indices]
+        helds = [_instance(joined, contents, index, has_device_rows) for index in indices]
         kernels = [joined.executed[number] for number in _others(indices, anywhere.executed, contents.executed)]
         calls = [joined.asked[number] for number in _others(indices, anywhere.calls, contents.calls)]
         num_calls = sum(call.count for call in calls if call.is_collective)
@@ -75,15 +77,14 @@ def _others(indices: Iterable[int], anywhere: dict[int, list[int]], own: dict[in
     return there - {number for index in indices for number in own.get(index, ())}
 
 
-def _instance(joined: Joined, contents: Contents, index: int) -> Held:
+def _instance(joined: Joined, contents: Contents, index: int, has_device_rows: bool) -> Held:
     executed = [joined.executed[number] for number in contents.executed.get(index, ())]
     held = set(contents.calls.get(index, ())) | {number for one in executed for number in one.calls}
-    limits = {limit.code for limit in joined.capture.limits}
     return Held(
         calls={number: joined.asked[number] for number in sorted(held) if joined.asked[number].is_collective},
         executed=tuple(executed),
         graphs=tuple(joined.graphs[number][0] for number in contents.graphs.get(index, ())),
-        has_device_rows=LimitCode.NO_DEVICE_ROWS not in limits,
+        has_device_rows=has_device_rows,
         backend=joined.capture.origin.backend,
     )
 
@@ -114,7 +115,9 @@ def _row(
         asked[call.collective or "unknown"] += call.count
     structure, evidence, reasons = _common([one for _, one in judged])
     if judged:
-        reasons += disagreements(kernels, chosen) + _of_backend(judged) + _without_kernel(judged)
+        reasons += (
+            disagreements(kernels, chosen) + _of_backend(judged) + _without_kernel(judged) + _coalesced(calls.values())
+        )
     if any(unattributed):
         reasons.append(_other_threads(*unattributed))
     if rule is Rule.ANY_THREAD and kernels:
@@ -193,17 +196,22 @@ def _without_kernel(judged: Sequence[tuple[Held, Judged]]) -> list[KernelReason]
     missing: Counter[str] = Counter()
     for held, _ in judged:
         if held.kernels(None):
-            ran = {number for one in held.executed for number in one.calls}
-            missing.update(
-                call.collective or "unknown"
-                for number, call in held.calls.items()
-                if number not in ran and not call.needs_no_kernel
-            )
+            missing.update(call.collective or "unknown" for call in held.without_execution())
     if not missing:
         return []
     what = ", ".join(f"{count} {collective}" for collective, count in missing.items())
-    message = f"no kernel in the file for {what}: it ran outside of the capture, in a graph, or not on this device"
+    message = f"no kernel in this range for {what}: launched outside of it or of the capture, or in a graph"
     return [KernelReason(code=KernelReasonCode.CALLS_WITHOUT_KERNEL, message=message)]
+
+
+def _coalesced(calls: Iterable[Asked]) -> list[KernelReason]:
+    number = sum(call.is_coalesced for call in calls)
+    if not number:
+        return []
+    message = (
+        f"{counted(number, 'coalesced call')}: how many tensors each was for, and so how large a group, is not known"
+    )
+    return [KernelReason(code=KernelReasonCode.COALESCED, message=message)]
 
 
 def _other_threads(num_kernels: int, num_calls: int) -> KernelReason:

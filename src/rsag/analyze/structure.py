@@ -64,6 +64,15 @@ class Held:
                 first.setdefault(one.calls[0], one)
         return list(first.values())
 
+    def without_execution(self) -> list[Asked]:
+        """Calls that ought to have run something on a device, and of which nothing is here."""
+        ran = {index for one in self.executed for index in one.calls}
+        return [
+            call
+            for index, call in self.calls.items()
+            if index not in ran and not call.needs_no_kernel and not self.on_host(call)
+        ]
+
     def on_host(self, call: Asked) -> bool:
         backend = call.host_backend or (None if self.has_device_rows else self.backend)
         return backend in _HOST_BACKENDS
@@ -85,7 +94,8 @@ def judge(held: Held, device: int | None) -> Judged | None:
     """The structure of one instance on `device`; None where it holds nothing there."""
     kernels, copied = held.kernels(device), held.copied(device)
     if kernels:
-        return _of_kernels(held, kernels, copied)
+        graphs = sum(graph.device == kernels[0].operation.device for graph in held.graphs)
+        return _incomplete(held, graphs, _of_kernels(held, kernels, copied))
     if copied:
         return _of_copies(copied)
     if held.kernels(None) or held.copied(None):
@@ -107,6 +117,16 @@ def not_expanded(num_graphs: int) -> KernelReason:
         f"{counted(num_graphs, 'graph launch')} not expanded: which kernels ran is not in the file; capture again with "
         "--cuda-graph-trace=node",
     )
+
+
+def _incomplete(held: Held, num_graphs: int, judged: Judged) -> Judged:
+    """What the kernels show, unless there is more in the range than they show."""
+    if num_graphs:
+        reasons = (not_expanded(num_graphs), *judged.reasons)
+        return Judged(structure=Structure.CANNOT_TELL, evidence=judged.evidence, reasons=reasons)
+    if held.without_execution():
+        return Judged(structure=Structure.MIXED, evidence=judged.evidence, reasons=judged.reasons)
+    return judged
 
 
 def _of_kernels(held: Held, kernels: Sequence[Executed], copied: Sequence[Executed]) -> Judged:
@@ -185,7 +205,7 @@ def _why_none(held: Held, calls: Sequence[Asked]) -> tuple[KernelReason, ...]:
         possible.append(_reason(KernelReasonCode.COPY_ENGINE, message))
     message = "possible: the calls were recorded into a CUDA graph, which runs elsewhere"
     possible.append(_reason(KernelReasonCode.GRAPH_REPLAY, message))
-    message = "possible: the kernels ran or were launched outside of the capture"
+    message = "possible: the kernels were launched outside of the range, or ran outside of the capture"
     possible.append(_reason(KernelReasonCode.NOT_CAPTURED, message))
     return tuple(possible)
 

@@ -20,6 +20,7 @@ _BEGINNINGS: tuple[tuple[str, str], ...] = (
     ("allgather", Kind.ALL_GATHER.value),
     ("alltoall", ALL_TO_ALL),
     ("broadcast", Kind.BROADCAST.value),
+    ("bcast", Kind.BROADCAST.value),
     ("barrier", Kind.BARRIER.value),
     ("sendrecv", Kind.SENDRECV.value),
     ("gather", GATHER),

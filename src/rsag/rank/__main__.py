@@ -35,7 +35,7 @@ from rsag.rank.process import (
     start_groups,
     without_graph_registration,
 )
-from rsag.rank.protocol import observe_protocols
+from rsag.rank.protocol import observe_protocols, switch_log_on
 from rsag.rank.wire import observe_wire
 from rsag.records.capability import Attempt, Capabilities, Capability
 from rsag.records.codec import dump_document, encode, load_document
@@ -43,7 +43,7 @@ from rsag.records.describe import describe_run
 from rsag.records.jsonl import RowWriter
 from rsag.records.plan import Backend, Experiment, Plan
 from rsag.records.run import LaunchMark, RankInfo, RunOutcome
-from rsag.records.rundir import CAPABILITIES, RUN, rank_file, trace_file
+from rsag.records.rundir import CAPABILITIES, PROTOCOLS, RUN, rank_file, trace_file
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -66,7 +66,7 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--plan", type=Path, help="the plan.json to run")
     parser.add_argument("--out", type=Path, required=True, help="directory for rank-NNNN.jsonl")
     parser.add_argument("--capabilities", type=Path, help="what was probed before; without it this run probes")
-    parser.add_argument("--protocols", action="store_true", help="only call each arm once, with NCCL's log on")
+    parser.add_argument("--protocols", action="store_true", help="only ask NCCL's log: protocols.json")
     parser.add_argument("--probe", type=int, metavar="FIRST", help="only probe the backend, from attempt FIRST on")
     parser.add_argument("--backend", type=Backend, default=Backend.GLOO, help="with --probe: gloo or nccl")
     parser.add_argument("--timeout", type=float, default=60.0, help="with --probe: seconds a call may take")
@@ -85,10 +85,14 @@ def _run(options: argparse.Namespace, place: Place) -> None:
     started, began = datetime.now(timezone.utc), time.perf_counter()
     options.out.mkdir(parents=True, exist_ok=True)
     device = choose_device(plan.backend, place)
+    if options.protocols:
+        switch_log_on()
     if plan.latency is not None:
         without_graph_registration(plan.latency)
     with _rows(options.out, place, plan.backend, device) as rows:
-        if place.store is None and place.rank == 0:  # nobody else will: a run that breaks off can be judged as well
+        if (
+            place.store is None and place.rank == 0 and not options.protocols
+        ):  # nobody else will: a run that breaks off can be judged as well
             write_plan(plan, options.out)
         control = start_groups(plan.backend, place, device, plan.deadline_s)
         rows.write(_row(LaunchMark(id=agree_on_launch(control, secrets.token_bytes(8)))))
@@ -103,13 +107,18 @@ def _run(options: argparse.Namespace, place: Place) -> None:
             write=lambda record: rows.write(_row(record)),
         )
         if options.protocols:
-            observe_protocols(context)
+            protocols = observe_protocols(context)
+            if place.rank == 0:
+                dump_document(protocols, options.out / PROTOCOLS)
         else:
             for experiment in plan.experiments:
                 for observe in EXPERIMENTS.get(experiment, ()):
                     observe(context)
         rows.end()
-    if place.store is None:
+    if options.protocols:
+        if place.rank == 0:
+            print(f"rsag.rank: {options.out / PROTOCOLS} written; move it beside the run's plan.json")  # noqa: T201
+    elif place.store is None:
         collect(rank_file, options.out, place, control)
         if plan.kernels is not None:
             collect(trace_file, options.out, place, control)

@@ -15,9 +15,8 @@ from rsag.records.execution import ExecutionRow
 from rsag.records.latency import CaseEnd, LookRow, RoundRow, WireRow
 from rsag.records.memory import MemoryRow
 from rsag.records.plan import Plan
-from rsag.records.protocol import CountsRow, ProtocolRow
 
-Record = Observation | ExecutionRow | RoundRow | LookRow | CaseEnd | WireRow | ProtocolRow | CountsRow | MemoryRow
+Record = Observation | ExecutionRow | RoundRow | LookRow | CaseEnd | WireRow | MemoryRow
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -6,7 +6,9 @@ NCCL reads its variables when the first communicator is made, so this pass has p
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping, Sequence
+import shutil
+import tempfile
+from collections.abc import Iterator, MutableMapping, Sequence
 from pathlib import Path
 
 import torch
@@ -21,63 +23,73 @@ from rsag.rank.latency import case_programs
 from rsag.rank.tiles import Tiles
 from rsag.records.execution import KernelsPlan, LoggedCount
 from rsag.records.latency import ArmRole, Buffers, Case, Clock, LatencyPlan
-from rsag.records.protocol import Choice, CountsRow, LoggedCall, ProtocolRow
+from rsag.records.protocol import Choice, LoggedCall, ProtocolRow, Protocols
 
-LOG_VARIABLE = "NCCL_DEBUG_FILE"
-
-
-def observe_protocols(context: Context, environment: Mapping[str, str] = os.environ) -> None:
-    """Rows by rank 0, which is the one that NCCL lets say what it chose."""
-    log = _Log(context, Path(environment[LOG_VARIABLE].replace("%p", str(os.getpid()))))
-    if context.plan.latency is not None:
-        _of_latency(context, context.plan.latency, log)
-    if context.plan.kernels is not None:
-        _of_kernels(context, context.plan.kernels, log)
+_LOG = "NCCL_DEBUG_FILE"
 
 
-def _of_latency(context: Context, plan: LatencyPlan, log: _Log) -> None:
+def switch_log_on(environment: MutableMapping[str, str] = os.environ) -> None:
+    """Before NCCL starts, let it write into a file of this process alone what it is asked for and what it chooses."""
+    log = Path(tempfile.mkdtemp(prefix="rsag-nccl-")) / "nccl.log"
+    environment.update({"NCCL_DEBUG": "INFO", "NCCL_DEBUG_SUBSYS": "TUNING,COLL", _LOG: str(log)})
+
+
+def observe_protocols(context: Context) -> Protocols:
+    """What this rank's log says; rank 0's is the one in which NCCL says what it chose. Collective."""
+    log = _Log(context, Path(os.environ[_LOG]))
+    try:
+        latency, kernels = context.plan.latency, context.plan.kernels
+        return Protocols(
+            rows=(
+                *(() if latency is None else _of_latency(context, latency, log)),
+                *(() if kernels is None else _of_ranges(context, kernels, log)),
+            ),
+            counts=() if kernels is None else tuple(_of_padded(context, kernels, log)),
+        )
+    finally:
+        shutil.rmtree(log.path.parent, ignore_errors=True)
+
+
+def _of_latency(context: Context, plan: LatencyPlan, log: _Log) -> Iterator[ProtocolRow]:
     for case in plan.wire_cases:
         for arm, programs in zip(plan.arms, case_programs(context, plan, case)):
             if programs is not None and arm.role is not ArmRole.CONTROL:
                 choices = log.choices(programs, case, arm.buffers)
-                _write(
-                    context,
-                    ProtocolRow(bytes=case.bytes, composition=arm.composition, buffers=arm.buffers, choices=choices),
+                yield ProtocolRow(bytes=case.bytes, composition=arm.composition, buffers=arm.buffers, choices=choices)
+
+
+def _of_ranges(context: Context, plan: KernelsPlan, log: _Log) -> Iterator[ProtocolRow]:
+    for arm in plan.arms:
+        programs = _programs(context, plan, arm.composition, plan.bytes // plan.dtype.itemsize)
+        choices = log.choices(programs, _case(plan, plan.bytes), Buffers.PLAIN)
+        yield ProtocolRow(bytes=plan.bytes, composition=arm.composition, choices=choices)
+
+
+def _of_padded(context: Context, plan: KernelsPlan, log: _Log) -> Iterator[LoggedCount]:
+    numel = plan.padded_numel
+    case = _case(plan, numel * plan.dtype.itemsize)
+    for name in plan.padded:
+        for line in log.lines(_programs(context, plan, name, numel), case, Buffers.PLAIN):
+            call = LoggedCall.parse(line)
+            if call is not None:
+                yield LoggedCount(
+                    composition=name, numel=numel, function=call.function, count=call.count, dtype=call.dtype
                 )
 
 
-def _of_kernels(context: Context, plan: KernelsPlan, log: _Log) -> None:
-    def case_of(num_bytes: int) -> Case:
-        return Case(bytes=num_bytes, dtype=plan.dtype, op=plan.op, clock=Clock.EAGER, calls=1)
-
-    def programs_of(composition: str, numel: int) -> tuple[Program, ...]:
-        return record_all(find(composition), world_size=context.world_size, numel=numel, op=plan.op)
-
-    for arm in plan.arms:
-        programs = programs_of(arm.composition, plan.bytes // plan.dtype.itemsize)
-        choices = log.choices(programs, case_of(plan.bytes), Buffers.PLAIN)
-        _write(context, ProtocolRow(bytes=plan.bytes, composition=arm.composition, choices=choices))
-    for name in plan.padded:
-        numel = plan.padded_numel
-        lines = log.lines(programs_of(name, numel), case_of(numel * plan.dtype.itemsize), Buffers.PLAIN)
-        counts = tuple(
-            LoggedCount(composition=name, numel=numel, function=call.function, count=call.count, dtype=call.dtype)
-            for call in map(LoggedCall.parse, lines)
-            if call is not None
-        )
-        _write(context, CountsRow(counts=counts))
+def _programs(context: Context, plan: KernelsPlan, composition: str, numel: int) -> tuple[Program, ...]:
+    return record_all(find(composition), world_size=context.world_size, numel=numel, op=plan.op)
 
 
-def _write(context: Context, row: ProtocolRow | CountsRow) -> None:
-    if context.rank == 0:
-        context.write(row)
+def _case(plan: KernelsPlan, num_bytes: int) -> Case:
+    return Case(bytes=num_bytes, dtype=plan.dtype, op=plan.op, clock=Clock.EAGER, calls=1)
 
 
 class _Log:
     """This process's NCCL log, read call by call."""
 
     def __init__(self, context: Context, path: Path) -> None:
-        self._context, self._path = context, path
+        self._context, self.path = context, path
 
     def choices(self, programs: Sequence[Program], case: Case, buffers: Buffers) -> tuple[Choice, ...]:
         lines = self.lines(programs, case, buffers)
@@ -94,12 +106,12 @@ class _Log:
             read = self._size()
             bound.call()
             self._finish()
-        if not self._path.exists():
+        if not self.path.exists():
             return []
-        return self._path.read_bytes()[read:].decode(errors="replace").splitlines()
+        return self.path.read_bytes()[read:].decode(errors="replace").splitlines()
 
     def _size(self) -> int:
-        return self._path.stat().st_size if self._path.exists() else 0
+        return self.path.stat().st_size if self.path.exists() else 0
 
     def _finish(self) -> None:
         torch.cuda.synchronize()

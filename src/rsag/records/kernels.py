@@ -47,7 +47,7 @@ class Structure(str, Enum):
     SINGLE_CALL = "single-call"  # a backend without kernels: calls of one kind
     SEVERAL = "several"  # more than one kind, or several kernels for a call, and no decomposition
     NOTHING = "nothing"  # no collective was asked for and none ran, by the rule that attributes
-    MIXED = "mixed"  # instances of the range differ
+    MIXED = "mixed"  # instances of the range differ, or some calls have a kernel and others none
     CANNOT_TELL = "cannot-tell"
 
 
@@ -77,6 +77,7 @@ class KernelReasonCode(str, Enum):
     CALLS_WITHOUT_KERNEL = "calls-without-kernel"
     MORE_KERNELS_THAN_CALLS = "more-kernels-than-calls"
     GROUP = "group"
+    COALESCED = "coalesced"
     PAIRS_DIFFER = "pairs-differ"
     PAIRS_UNPROVED = "pairs-unproved"
     BY_NAME = "by-name"

@@ -130,14 +130,6 @@ class ProtocolRow:
     choices: tuple[Choice, ...]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class CountsRow:
-    """What one call of a composition asked NCCL for."""
-
-    kind: Literal["counts"] = "counts"
-    counts: tuple[LoggedCount, ...]
-
-
 class _Arm(Protocol):
     """A TimedArm, or a row about one."""
 

@@ -35,30 +35,37 @@ def span_of(times_ns: Sequence[int]) -> str:
     return f"{number}-{most}" if most.endswith(f" {unit}") else f"{least}-{most}"
 
 
-def kernels_table(kernels: Sequence[KernelRow]) -> Table:
+MOST_LINES = 40
+
+WIDE = 110
+"""From so many columns on, the library's word has a column of its own."""
+
+
+def kernels_table(kernels: Sequence[KernelRow], width: int) -> Table:
     """Each name once: how often and how long it ran, what the name says, what it cannot, and the library's word."""
     names: dict[str, list[KernelRow]] = defaultdict(list)
     for row in kernels:
         names[row.name].append(row)
-    logged = any(row.choices for row in kernels)
+    logged = width >= WIDE and any(row.choices for row in kernels)
     table = plain_table()
     table.add_column("kernel, all files", overflow="fold", ratio=3)
     table.add_column("count", justify="right", no_wrap=True)
     table.add_column("time", justify="right", no_wrap=True)
-    table.add_column("the name says", ratio=2)
-    table.add_column("it cannot say", ratio=2)
+    table.add_column("the name says", ratio=2, overflow="fold")
+    table.add_column("it cannot say", ratio=2, overflow="fold")
     if logged:
         table.add_column("the log says", ratio=2)
     for name, rows in sorted(names.items(), key=lambda item: -sum(row.total_ns for row in item[1])):
         claims = rows[0].claims
+        choices = dict.fromkeys(str(choice) for row in rows for choice in row.choices)
+        below = "" if logged else "".join(f"\n log: {choice}" for choice in choices)
         cells: list[RenderableType] = [
-            Text(_short(name)).append(_owner(rows[0]), "dim"),
+            Text(_short(name)).append(_owner(rows[0]) + below, "dim"),
             str(sum(row.count for row in rows)),
             format_seconds(sum(row.total_ns for row in rows) / 1e9),
             Text(", ".join(claim.value for claim in claims if claim.value) or "-"),
             Text(", ".join(_not_said(claims)) or "-", style="dim"),
         ]
-        choices = dict.fromkeys(str(choice) for row in rows for choice in row.choices)
         table.add_row(*cells, *([Text("\n".join(choices) or "-")] if logged else []))
     return table
 
@@ -77,26 +84,41 @@ def _not_said(claims: Iterable[Claim]) -> list[str]:
     return [claim.about.value for claim in claims if claim.value is None and claim.about is not ClaimAbout.METHOD]
 
 
+def numbers(of: Sequence[int]) -> str:
+    """`0-7` for a run of numbers, else `0, 2, 5`."""
+    if len(of) > 2 and list(of) == list(range(of[0], of[-1] + 1)):
+        return f"{of[0]}-{of[-1]}"
+    return ", ".join(map(str, of))
+
+
+def _cut(table: Table, num_rows: int) -> Table:
+    """`table`, which shows at most MOST_LINES of its rows, with the number of the others below it."""
+    if num_rows > MOST_LINES:
+        table.caption = f"{num_rows - MOST_LINES} more: --json has all"
+        table.caption_justify = "left"
+    return table
+
+
 def calls_table(sources: Iterable[SourceRow]) -> Table:
     """Calls by collective, group and dtype; those that several ranks made alike on one line."""
-    kinds: dict[tuple[object, ...], list[str]] = defaultdict(list)
+    kinds: dict[tuple[object, ...], list[int]] = defaultdict(list)
     for source in sources:
         for row in source.calls:
             rank = row.rank if row.rank is not None else source.rank
             key = (row.collective, row.group, row.group_size, row.dtype, row.ran_as, row.count)
-            kinds[key].append("?" if rank is None else str(rank))
+            kinds[key] += [] if rank is None else [rank]
     ran_as = any(key[4] for key in kinds)
     table = plain_table()
     for column in ("asked for", "group", "size", "dtype"):
-        table.add_column(column)
+        table.add_column(column, overflow="fold")
     table.add_column("on each", justify="right")
     table.add_column("ranks", overflow="fold")
     if ran_as:
         table.add_column("the backend ran")
-    for (collective, group, size, dtype, ran, count), ranks in kinds.items():
+    for (collective, group, size, dtype, ran, count), ranks in list(kinds.items())[:MOST_LINES]:
         cells = [_or_dash(value) for value in (collective, group, size, dtype)]
-        table.add_row(*cells, str(count), ", ".join(ranks), *([_or_dash(ran)] if ran_as else []))
-    return table
+        table.add_row(*cells, str(count), numbers(sorted(ranks)) or "-", *([_or_dash(ran)] if ran_as else []))
+    return _cut(table, len(kinds))
 
 
 def choices_table(rows: Sequence[ChoiceRow]) -> Table:
@@ -107,7 +129,7 @@ def choices_table(rows: Sequence[ChoiceRow]) -> Table:
     table.add_column("algorithm, protocol")
     table.add_column("channels", justify="right")
     table.add_column("count", justify="right")
-    for row in rows:
+    for row in rows[:MOST_LINES]:
         choice = row.choice
         table.add_row(
             _or_dash(choice.function),
@@ -116,7 +138,7 @@ def choices_table(rows: Sequence[ChoiceRow]) -> Table:
             _or_dash(choice.channels),
             str(row.count),
         )
-    return table
+    return _cut(table, len(rows))
 
 
 def transfers_table(rows: Sequence[TransferRow]) -> Table:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections import defaultdict
 from collections.abc import Iterable, Sequence
 from pathlib import Path
@@ -17,6 +18,7 @@ from rsag.report.kernel_evidence import (
     count_all,
     counts,
     kernels_table,
+    numbers,
     span_of,
     transfers_table,
 )
@@ -32,6 +34,8 @@ _EVIDENCE = {
     Evidence.NOTHING: "",
 }
 
+_NUMBER = re.compile(r"\d+")
+
 # The other structures say by themselves what they rest on.
 _RESTS_ON_EVIDENCE = (Structure.SINGLE_KERNEL, Structure.DECOMPOSED, Structure.GROUPED, Structure.SEVERAL)
 
@@ -41,8 +45,8 @@ Places = list[tuple[SourceRow, RangeRow]]
 
 def print_kernels(document: KernelsDocument, out: Console) -> None:
     """Ranges, reasons, agreement, waiting, names, calls, limits, what was skipped: what is empty is left out."""
-    for source in document.sources:
-        out.print(_heading(source), style="dim", soft_wrap=True)
+    for heading in _headings(document.sources):
+        out.print(heading, style="dim", soft_wrap=True)
     groups = _folded(document)
     shown = _most(groups)
     if groups:
@@ -54,7 +58,7 @@ def print_kernels(document: KernelsDocument, out: Console) -> None:
     _print_lines([Text(note) for note in document.notes], out)
     kernels = [kernel for device in document.devices for kernel in device.kernels]
     if kernels:
-        _print_table(kernels_table(kernels), out)
+        _print_table(kernels_table(kernels, out.width), out)
     _print_calls(document, out)
     _print_lines([*_limit_lines(document), *_quarantine_lines(document)], out)
 
@@ -71,21 +75,30 @@ def _print_table(table: Table, out: Console) -> None:
     out.print(table)
 
 
-def _heading(source: SourceRow) -> str:
-    parts = [source.format]
-    if source.rank is not None:
-        parts.append(f"rank {source.rank}" + (f" of {source.world_size}" if source.world_size else ""))
-    parts += [part for part in (source.backend, source.library_version, source.tool) if part]
-    return f"{Path(source.path).name}: {', '.join(parts)}"
+def _headings(sources: Sequence[SourceRow]) -> list[str]:
+    """Who wrote each file; files that differ in nothing but name and rank on one line."""
+    alike: dict[tuple[str | int | None, ...], list[SourceRow]] = defaultdict(list)
+    for source in sources:
+        key = (source.format, source.world_size, source.backend, source.library_version, source.tool)
+        alike[key].append(source)
+    headings = []
+    for (kind, world_size, *said), files in alike.items():
+        ranks = sorted(source.rank for source in files if source.rank is not None)
+        rank = f"rank{'s' if len(ranks) > 1 else ''} {numbers(ranks)}" if ranks else ""
+        rank += f" of {world_size}" if ranks and world_size else ""
+        described = ", ".join(str(part) for part in (kind, rank, *said) if part)
+        headings.append(f"{_some([Path(source.path).name for source in files], 2)}: {described}")
+    return headings
 
 
 def _folded(document: KernelsDocument) -> list[Places]:
-    """The rows of ranges, those that say the same on several ranks together, in order of their first."""
+    """The rows of ranges in order of their first; those that say the same on several ranks, and of ranges whose names
+    differ in a number only, are together."""
     groups: dict[object, Places] = defaultdict(list)
     for row in document.ranges:
         kernels = tuple(sorted((kernel.name, kernel.count) for kernel in row.kernels))
         counted = (tuple(row.collectives.items()), tuple(row.calls.items()), row.copies, row.instances)
-        key = (row.range, row.structure, row.evidence, counted, kernels, row.reasons)
+        key = (_NUMBER.sub("0", row.range), row.structure, row.evidence, counted, kernels, row.reasons)
         groups[key].append((document.sources[row.source], row))
     return list(groups.values())
 
@@ -103,7 +116,7 @@ def _most(groups: Sequence[Places]) -> list[Places]:
 
 def _print_left_out(document: KernelsDocument, not_shown: int, out: Console) -> None:
     if not_shown:
-        out.print(f"{not_shown} more ranges: --range GLOB shows those that fit, --json all", style="dim")
+        out.print(f"{not_shown} more rows: --range GLOB shows those that fit, --json all", style="dim")
     if document.ranges_left_out:
         out.print(f"{document.ranges_left_out} more ranges hold no collective", style="dim")
 
@@ -116,10 +129,17 @@ def _ranges_table(groups: Sequence[Places]) -> Table:
     table.add_column("kernel time", justify="right", no_wrap=True)
     for group in groups:
         row = group[0][1]
-        name = Text(row.range + (f" (x{row.instances})" if row.instances > 1 else ""))
-        where = _where(group)
-        table.add_row(name.append(f"\n {where}" if where else "", "dim"), _structure(row), _ran(row), _times(group))
+        table.add_row(_names(group), _structure(row), _ran(row), _times(group))
     return table
+
+
+def _names(group: Places) -> Text:
+    row = group[0][1]
+    name = Text(row.range + (f" (x{row.instances})" if row.instances > 1 else ""))
+    alike = len({other.range for _, other in group}) - 1
+    name.append(f"\n and {alike} alike" if alike else "")
+    where = _where(group)
+    return name.append(f"\n {where}" if where else "", "dim")
 
 
 def _structure(row: RangeRow) -> Text:
@@ -158,20 +178,13 @@ def _where(group: Places) -> str:
     parts = []
     if None not in ranks:
         distinct = sorted({rank for rank in ranks if rank is not None})
-        parts.append(f"rank{'s' if len(distinct) > 1 else ''} {_numbers(distinct)}")
+        parts.append(f"rank{'s' if len(distinct) > 1 else ''} {numbers(distinct)}")
     else:
         pids = sorted({row.pid for _, row in group if row.pid is not None})
-        parts += [f"pid {_numbers(pids)}"] if pids else []
+        parts += [f"pid {numbers(pids)}"] if pids else []
     devices = sorted({row.device for _, row in group if row.device is not None})
-    parts += [f"device{'s' if len(devices) > 1 else ''} {_numbers(devices)}"] if devices else []
+    parts += [f"device{'s' if len(devices) > 1 else ''} {numbers(devices)}"] if devices else []
     return ", ".join(parts)
-
-
-def _numbers(numbers: Sequence[int]) -> str:
-    """`0-7` for a run of numbers, else `0, 2, 5`."""
-    if len(numbers) > 2 and numbers == list(range(numbers[0], numbers[-1] + 1)):
-        return f"{numbers[0]}-{numbers[-1]}"
-    return ", ".join(map(str, numbers))
 
 
 def _reason_lines(document: KernelsDocument, groups: Iterable[Places]) -> list[Text]:
@@ -179,7 +192,7 @@ def _reason_lines(document: KernelsDocument, groups: Iterable[Places]) -> list[T
     given: dict[tuple[str, str], dict[str, None]] = defaultdict(dict)
     for group in groups:
         for reason in group[0][1].reasons:
-            given[reason.code.value, reason.message][group[0][1].range] = None
+            given[reason.code.value, reason.message].update({row.range: None for _, row in group})
     for device in document.devices:
         for reason in device.reasons:
             given.setdefault((reason.code.value, reason.message), {"the whole file": None})

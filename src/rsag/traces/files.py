@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import zlib
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol
 
 from rsag.errors import UsageError
-from rsag.traces import flight_recorder, nccl_log, nsys, nsys_csv
+from rsag.traces import flight_recorder, kineto, nccl_log, nsys, nsys_csv
+from rsag.traces.chunks import inflate_head, is_gzip
 from rsag.traces.events import Capture
 
 HEAD_BYTES = 64 << 10
@@ -22,7 +22,7 @@ class Reader(Protocol):
 
 
 # In this order: of two that could be meant, the more particular first.
-READERS: tuple[Reader, ...] = (nsys, flight_recorder, nsys_csv, nccl_log)
+READERS: tuple[Reader, ...] = (nsys, kineto, flight_recorder, nsys_csv, nccl_log)
 
 WHAT_IS_READ = """\
 torch.profiler traces (Chrome JSON, plain or .gz), Nsight Systems exports (nsys export --type sqlite), \
@@ -52,7 +52,6 @@ _BY_SUFFIX = {
         do="capture with: nsys profile --trace=cuda,nvtx ...",
     ),
 }
-_GZIP = b"\x1f\x8b"
 _UNPACK = "unpack it and name the files in it"
 _BY_BEGINNING = {
     b"PK\x03\x04": _Refused(what="a zip archive", do=_UNPACK),
@@ -85,7 +84,7 @@ def read_trace(path: Path) -> Capture:
     for reader in READERS:
         if reader.sniff(head, path):
             return reader.read(path)
-    instead = "decompress it: of gzip files only torch.profiler's traces are read" if head.startswith(_GZIP) else None
+    instead = "decompress it: of gzip files only torch.profiler's traces are read" if is_gzip(head) else None
     begins = f"one that begins {head[:16]!r}"
     raise UsageError(f"{path}: not a file that is read", got=begins, expected=WHAT_IS_READ, do=instead)
 
@@ -114,7 +113,7 @@ def _refusal(path: Path, head: bytes) -> _Refused | None:
     for beginning, refused in _BY_BEGINNING.items():
         if head.startswith(beginning):
             return refused
-    text = _inflated(head)
+    text = inflate_head(head, HEAD_BYTES)
     if text[257:262] == b"ustar":
         return _TAR
     return _EXECUTION_TRACE if _is_execution_trace(text) else None
@@ -123,13 +122,3 @@ def _refusal(path: Path, head: bytes) -> _Refused | None:
 def _is_execution_trace(text: bytes) -> bool:
     start = text[:4096]
     return start.lstrip().startswith(b"{") and b'"schema"' in start and (b'"nodes"' in start or b"chakra" in start)
-
-
-def _inflated(head: bytes) -> bytes:
-    """The beginning of what a gzip file holds; other bytes as they are."""
-    if not head.startswith(_GZIP):
-        return head
-    try:
-        return zlib.decompressobj(wbits=31).decompress(head, HEAD_BYTES)
-    except zlib.error:
-        return b""

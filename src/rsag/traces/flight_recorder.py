@@ -253,7 +253,7 @@ def _limits(document: _Document, entries: Sequence[object], backend: str | None)
         message = "Gloo records what it ran and not what was called: a reduce_scatter stands there as an all_reduce"
         yield Limit(code=LimitCode.NOT_AS_CALLED, message=message)
     if document.is_cut:
-        message = "the dump is cut or damaged: calls after that are missing"
+        message = "the dump is cut or damaged: calls are missing from it, and of JSON the groups that stand after them"
         yield Limit(code=LimitCode.TRUNCATED, message=message)
     first = int64(entries[0].get("record_id")) if entries and isinstance(entries[0], dict) else None
     if first:

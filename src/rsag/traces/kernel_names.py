@@ -106,6 +106,17 @@ _FLOATS = {
     "f8e4m3": "float8_e4m3",
     "f8e5m2": "float8_e5m2",
 }
+_C_TYPES = {
+    "__half": "half",
+    "signed char": "i8",
+    "unsigned char": "u8",
+    "int": "i32",
+    "unsigned int": "u32",
+    "long": "i64",
+    "unsigned long": "u64",
+    "__nv_fp8_e4m3": "f8e4m3",
+    "__nv_fp8_e5m2": "f8e5m2",
+}
 _INTEGERS = re.compile(r"(u?)(?:int(8|16|32|64)_t|i(8|16|32|64))|u(8|16|32|64)")
 
 
@@ -175,8 +186,7 @@ def _one_rank(name: str) -> KernelName | None:
     if "onerankreduce" not in name[:32].lower():
         return None
     template = re.search(r"FuncPreMulSum<([\w ]+)>", name)
-    words = {"unsigned char": "u8", "signed char": "i8", "__half": "half", "int": "i32", "unsigned int": "u32"}
-    word = words.get(template[1], template[1]) if template else ""
+    word = _C_TYPES.get(template[1], template[1]) if template else ""
     dtype = _float_or_integer(word, signs=False)
     return _nccl(
         Naming.ONE_RANK,

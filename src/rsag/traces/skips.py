@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import BinaryIO
 
@@ -25,11 +25,20 @@ class Skips:
     def seen(self, count: int = 1) -> None:
         self.num_seen += count
 
-    def skip(self, offset: int, reason: str) -> None:
-        """One thing at `offset` (bytes from the start, or a row) cannot be used; it counts as seen elsewhere."""
+    def skip(self, offset: int | Callable[[], int], reason: str) -> None:
+        """One thing at `offset` (bytes from the start, or a row) cannot be used; it counts as seen elsewhere.
+
+        An offset that takes long to find is given as a function, which is called for those that are kept only.
+        """
         self.num_skipped += 1
         if len(self._first) < _NUM_KEPT:
-            self._first.append(Skipped(offset=offset, reason=reason))
+            self._first.append(Skipped(offset=offset if isinstance(offset, int) else offset(), reason=reason))
+
+    def add(self, other: Skips) -> None:
+        """What was counted in another part of the same file."""
+        self.num_seen += other.num_seen
+        self.num_skipped += other.num_skipped
+        self._first = sorted([*self._first, *other._first], key=lambda skipped: skipped.offset)[:_NUM_KEPT]
 
     def quarantine(self) -> Quarantine:
         return Quarantine(num_skipped=self.num_skipped, num_seen=self.num_seen, first=tuple(self._first))

@@ -23,7 +23,7 @@ from rsag.traces.events import (
     RangeKind,
 )
 
-ROOT = Path(__file__).resolve().parents[2]
+ROOT = Path(__file__).resolve().parents[1]
 PUBLIC = Path(os.environ.get("RSAG_PUBLIC_TRACES") or ROOT.parent / "shared" / "public")
 """Published traces, which are not kept in this repository."""
 OWN = ROOT / "tests" / "data" / "traces"
