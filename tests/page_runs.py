@@ -82,14 +82,11 @@ def figures(value: object) -> Iterator[Figure]:
 def whole_run(directory: Path) -> Path:
     """One run with every experiment of two ranks: the kept ones put together."""
     copy_run(LATENCY, directory)
-    memory, contracts = (json.loads((kept / "verdict.json").read_text()) for kept in (MEMORY, CONTRACTS))
-
-    def of_verdict(verdict: dict[str, object]) -> None:
-        verdict.update(memory=memory["memory"], contracts=contracts["contracts"])
-
-    edit(directory / "verdict.json", of_verdict)
-    planned = json.loads((MEMORY / "plan.json").read_text())["memory"]
-    edit(directory / "plan.json", lambda plan: plan.update(memory=planned))
+    parts = {"contracts": CONTRACTS, "memory": MEMORY, **dict.fromkeys(("kernels", "boundaries", "logged"), KERNELS)}
+    found = {name: json.loads((kept / "verdict.json").read_text())[name] for name, kept in parts.items()}
+    planned = {name: json.loads((parts[name] / "plan.json").read_text())[name] for name in ("memory", "kernels")}
+    edit(directory / "verdict.json", lambda verdict: verdict.update(found))
+    edit(directory / "plan.json", lambda plan: plan.update(planned))
     for rank in ("rank-0000.jsonl", "rank-0001.jsonl"):
         *rows, end = (directory / rank).read_text().splitlines()
         rows += [line for line in (MEMORY / rank).read_text().splitlines() if '"kind":"memory"' in line]

@@ -112,6 +112,7 @@ def command(
         from rsag.report.verdict import print_verdict
 
         print_verdict(verdict, console())
+    try_report(directory)
     click.echo(f"rsag: run directory {directory}", err=True)
     return _gate(verdict, gates, junit)
 
@@ -126,14 +127,12 @@ def _run(plan: Plan, directory: Path, started: datetime) -> Verdict:
     circumstances = lab.Circumstances(environment=os.environ, started_utc=started, command=command_line)
     try:
         with Progress(plan, console(stderr=True)).live() as progress:
-            verdict = lab.run_plan(plan, directory, circumstances, say=progress.say, watch=progress.watch)
+            return lab.run_plan(plan, directory, circumstances, say=progress.say, watch=progress.watch)
     except BaseException as error:
         if isinstance(error, Exception) and (directory / PLAN).exists():
             try_report(directory)
         click.echo(f"rsag: what was recorded is in {directory}", err=True)
         raise
-    try_report(directory)
-    return verdict
 
 
 def _run_launches(plan: Plan, directory: Path, launches: int, as_json: bool) -> int:
@@ -148,6 +147,7 @@ def _run_launches(plan: Plan, directory: Path, launches: int, as_json: bool) -> 
         here.mkdir()
         click.echo(f"rsag: launch {number + 1} of {launches}", err=True)
         _run(dataclasses.replace(plan, seed=plan.seed + number), here, datetime.now(timezone.utc))
+        try_report(here)
         each.append(here)
     code = merge_runs(each, as_json=as_json, into=directory)
     click.echo(f"rsag: run directories under {directory}", err=True)

@@ -175,7 +175,7 @@ def test_a_page_is_made_of_documents_that_are_not_json(tmp_path: Path) -> None:
         (run / name).write_text("<script>")
     view = read_view(run, WORDS)
 
-    assert ["plan.json", "run.json", "verdict.json", "protocols.json"] == [one.what for one in view.missing]
+    assert {"plan.json", "run.json", "verdict.json", "protocols.json"} == {one.what for one in view.missing}
     assert "What is missing" in Page(page_of(run)).text
 
 
