@@ -8,10 +8,10 @@ from pathlib import Path
 import pytest
 from opened import Open
 
-from page_runs import HOSTILE, KEPT
+from page_runs import HOSTILE, KEPT, copy_run, edit
 from rsag.analyze.compare import compare
 from rsag.analyze.judged import read_judged
-from rsag.cli.page import make_schedules
+from rsag.cli.page import make_schedules, write_report
 from rsag.records.codec import load_document
 from rsag.records.verdict import Verdict
 from rsag.report.page.compared import view_comparison
@@ -92,6 +92,26 @@ def test_a_plot_of_ratios_has_a_point_for_every_one_that_was_accepted(run: Path,
     accepted = [row for row in load_document(Verdict, run / "verdict.json").latency if row.ratio is not None]
 
     assert len(accepted) == opened.page.locator('[data-plot="ratios"] svg circle').count()
+
+
+def test_a_ratio_that_is_no_answer_has_no_place_on_the_scale(run: Path, tmp_path: Path, open_page: Open) -> None:
+    def invalidate(verdict: dict[str, object]) -> None:
+        verdict["latency"][1].update(outcome="invalid", ratio=None, interval=None)  # type: ignore[index]
+
+    directory = copy_run(run, tmp_path / "run")
+    edit(directory / "verdict.json", invalidate)
+    opened = open_page(write_report(directory))
+    opened.draw_all()
+    below = """(() => {
+      const svg = document.querySelector('[data-plot="ratios"] svg');
+      const cross = [...svg.querySelectorAll('g[aria-label="dot"] path')].at(-1).getBoundingClientRect();
+      const axis = Math.max(...[...svg.querySelectorAll('g[aria-label="rule"] line')].map(
+        (line) => line.getBoundingClientRect().bottom));
+      return [cross.height > 0, cross.top + cross.height / 2 > axis];
+    })()"""
+
+    assert [] == opened.complaints
+    assert [True, True] == opened.page.evaluate(below)
 
 
 def test_the_table_behind_the_ratios_says_what_the_verdict_says(run: Path, report: Path, open_page: Open) -> None:

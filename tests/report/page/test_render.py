@@ -183,7 +183,7 @@ def test_the_reason_of_a_failed_run_is_on_the_page(tmp_path: Path) -> None:
     run = copy_run(LATENCY, tmp_path / "run")
     edit(run / "run.json", lambda data: data.update(outcome="rank-died", message="rank 1 was killed by signal 9"))
 
-    assert "rank 1 was killed by signal 9" in Page(page_of(run)).text
+    assert "The run ended early: rank 1 was killed by signal 9" in Page(page_of(run)).text
 
 
 # --------------------------------------------------------------------------------------------------------------- words

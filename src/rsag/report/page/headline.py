@@ -11,7 +11,8 @@ from rsag.records.kernels import ProbeVerdict
 from rsag.records.latency import ArmRole, LatencyRow, WireVerdict
 from rsag.records.memory import MemoryVerdict
 from rsag.records.plan import Plan
-from rsag.records.rundir import PLAN, PROOFS, VERDICT
+from rsag.records.run import RunOutcome
+from rsag.records.rundir import PLAN, PROOFS, RUN, VERDICT
 from rsag.records.verdict import Holds, Meaning, Verdict
 from rsag.report.execution import ran
 from rsag.report.execution import words as ran_words
@@ -34,8 +35,12 @@ class MeaningLine:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Headline:
-    """`outcome` is None without a verdict. `rests_on` counts the evidence there is, a figure for each kind."""
+    """`outcome` is None without a verdict. `rests_on` counts the evidence there is, a figure for each kind.
 
+    `ended` says what ended a run before its time.
+    """
+
+    ended: Figure | None
     outcome: Figure | None
     reasons: tuple[Figure, ...]
     sentence: Figure | None
@@ -56,11 +61,16 @@ class Claim:
 
 
 def view_headline(files: Files, words: Words) -> Headline:
-    verdict = files.verdict
+    run, verdict = files.run, files.verdict
+    ended = None
+    if run is not None and run.outcome is not RunOutcome.COMPLETE:
+        ended = word(run.message, f"{RUN}: message")
     if verdict is None:
-        return Headline(outcome=None, reasons=(), sentence=None, rests_on=(), meanings=tuple(map(_untold, Meaning)))
+        meanings = tuple(map(_untold, Meaning))
+        return Headline(ended=ended, outcome=None, reasons=(), sentence=None, rests_on=(), meanings=meanings)
     told = {line.meaning: line for line in _meanings(verdict)}
     return Headline(
+        ended=ended,
         outcome=word(verdict.outcome.value, f"{VERDICT}: outcome"),
         reasons=tuple(word(reason, f"{VERDICT}: reasons[{index}]") for index, reason in enumerate(verdict.reasons)),
         sentence=word(verdict.sentence, f"{VERDICT}: sentence") if verdict.sentence else None,

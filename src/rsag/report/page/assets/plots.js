@@ -39,19 +39,20 @@ function tip(points, x, y, title) {
   return Plot.tip(points, Plot.pointer({ x, y, title, maxRadius: 30, fontSize: 12 }));
 }
 
-// Accepted, refused and invalid: three shapes. A refused ratio has no point of its own, only the ends of its interval.
-function ratioMarks(points, colour) {
+// Accepted, refused and without an answer: three shapes. A refused ratio has no point of its own, only the ends of its interval.
+function ratioMarks(points, colour, floor) {
   const told = points.filter((one) => one.low !== null && one.standing !== "invalid");
   const refused = told.filter((one) => one.standing === "refused");
   const ends = refused.flatMap((one) => [{ ...one, end: one.low }, { ...one, end: one.high }]);
-  const invalid = points.filter((one) => one.standing === "invalid" || one.low === null).map((one) => ({ ...one, at: 1 }));
+  const invalid = points.filter((one) => one.standing === "invalid" || one.low === null);
   return [
     Plot.ruleX(told.filter((one) => one.standing === "accepted"), { x: "x", y1: "low", y2: "high", stroke: colour, strokeWidth: 2 }),
     Plot.ruleX(refused, { x: "x", y1: "low", y2: "high", stroke: colour, strokeDasharray: "3,3" }),
     Plot.dot(ends, { x: "x", y: "end", symbol: "diamond", r: 3.5, stroke: colour, fill: "var(--paper)" }),
     Plot.dot(told.filter((one) => one.standing === "accepted"), { x: "x", y: "ratio", r: 4.5, fill: colour }),
-    Plot.dot(invalid, { x: "x", y: "at", symbol: "times", r: 5, stroke: colour, strokeWidth: 2 }),
-    tip(points.map((one) => ({ ...one, at: one.ratio ?? one.high ?? 1 })), "x", "at", (one) =>
+    // On the frame and off the scale: there is no number to place it by.
+    Plot.dot(invalid, { x: "x", frameAnchor: "bottom", dy: 9, symbol: "times", r: 5, stroke: colour, strokeWidth: 2 }),
+    tip(points.map((one) => ({ ...one, at: one.ratio ?? one.high ?? floor })), "x", "at", (one) =>
       `${one.name}\n${one.case}\n${one.ratio === null ? "" : `${fixed(one.ratio)} `}${one.outcome}${one.standing === "invalid" ? "" : interval(one)}`),
   ];
 }
@@ -69,7 +70,7 @@ function ratioPlots(box, width, points, names, colours, band) {
       marks: [
         Plot.rect(of(band), { x1: (one) => one.bytes / 1.45, x2: (one) => one.bytes * 1.45, y1: "low", y2: "high", fill: "var(--band)" }),
         Plot.ruleY([1], { stroke: "currentColor" }),
-        ...ratioMarks(shown, colour),
+        ...ratioMarks(shown, colour, d3.min(reach)),
       ],
     }));
   }
