@@ -214,9 +214,7 @@ def _starts(chars: str) -> list[int]:
 
 
 def _end_of_event(chars: str, at: int) -> int | None:
-    """Where the event that begins here ends: 0 if it is broken, None if the text may be cut before its end."""
-    if chars[at] != "{":
-        return 0
+    """Where what begins here ends: 0 if it is broken, None if the text may be cut before its end."""
     try:
         return _BOUNDS.raw_decode(chars, at)[1]
     except json.JSONDecodeError as error:

@@ -164,11 +164,13 @@ def _operator(rows: Rows, event: Event) -> None:
 
 
 def _old_operator(rows: Rows, event: Event) -> None:
-    """In 2021 a user's ranges were operators among operators, to be told by their names only."""
-    if "::" in event.name or event.name == "record_param_comms" or event.name.startswith(_BACKENDS):
+    """In 2021 ranges were operators among operators, to be told by their names only."""
+    if event.name.startswith(_BACKENDS):
+        _annotation(rows, event)
+    elif "::" in event.name or event.name == "record_param_comms":
         _operator(rows, event)
     elif not _AUTOGRAD_NODE.fullmatch(event.name):
-        _on_host(rows, event, RangeKind.MARK)
+        _annotation(rows, event)
 
 
 def _annotation(rows: Rows, event: Event) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import json
 import math
 import re
 from decimal import Decimal
@@ -14,6 +15,7 @@ from rsag.traces.events import Metadata
 from rsag.traces.skips import int64, printable
 
 _LAST_NS, _LONGEST_US = 1 << 62, 1 << 42  # a start and a duration together fit 64 bits; the latter is exact in a double
+_LONGEST_INTEGER = len("-9223372036854775808")
 _POINT = ord(".")  # three digits before the end: Kineto's own way to write a time, worth a way of its own
 _RANKS = re.compile(r"\[\s*\d{1,9}(?:\s*,\s*\d{1,9})*\s*\]")
 _ARGUMENTS = msgspec.json.Decoder(dict[str, object])
@@ -88,16 +90,23 @@ def _nanoseconds(text: bytes) -> int:
 
 
 def arguments(event: Event) -> dict[str, object]:
-    """A row's args; none where they are not an object."""
+    """A row's args, none where it has none. Raises InvalidRowError for what is no object."""
     text = bytes(event.args)
     try:
         return _ARGUMENTS.decode(text) if text else {}
     except (msgspec.DecodeError, RecursionError):
         pass
-    try:  # an event is decoded without looking at the text in its args
-        return _ARGUMENTS.decode(text.decode("utf-8", "replace"))
-    except (msgspec.DecodeError, RecursionError):
-        return {}
+    try:  # an event is decoded without looking at what is in its args: bad UTF-8, numbers without an end
+        args = json.loads(text.decode("utf-8", "replace"), strict=False, parse_int=_integer)
+    except (ValueError, RecursionError):
+        args = None
+    if isinstance(args, dict):
+        return args
+    raise InvalidRowError("args that are no object")
+
+
+def _integer(text: str) -> int | None:
+    return int(text) if len(text) <= _LONGEST_INTEGER else None
 
 
 def collective_of_record(args: dict[str, object]) -> Metadata | None:
