@@ -278,10 +278,12 @@ def write(to: BinaryIO, num_events: int = NUM_EVENTS, seed: int = 0) -> Truth:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("file", type=Path, help="where to; .gz compresses")
+    parser.add_argument("file", type=Path, nargs="?", help="where to; .gz compresses; without one nothing is made")
     parser.add_argument("--events", type=int, default=NUM_EVENTS)
     parser.add_argument("--seed", type=int, default=0)
     options = parser.parse_args()
+    if options.file is None:
+        return
     with gzip.open(options.file, "wb", 6) if options.file.suffix == ".gz" else options.file.open("wb") as to:
         truth = write(to, options.events, options.seed)
     print(json.dumps(asdict(truth), indent=1))

@@ -1,6 +1,6 @@
 """torch.profiler's traces: Chrome JSON as Kineto writes it, plain or gzip, whole or damaged.
 
-Read from pytorch/kineto libkineto/src/output_json.cpp and from traces of torch 1.8 to 2.13.
+Read from pytorch/kineto libkineto/src/output_json.cpp and from traces written between 2021 and torch 2.13.
 """
 
 from __future__ import annotations

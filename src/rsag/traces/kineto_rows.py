@@ -58,12 +58,12 @@ class HostRow(NamedTuple):
 
 @dataclass(slots=True)
 class Rows:
-    """What is kept of the block at an offset; `calls` has correlation id, start, end and the number of its kind."""
+    """What is kept of the block at an offset; `calls` has correlation id, start, end and the number of a kind."""
 
     offset: int
     device: list[DeviceRow] = field(default_factory=list)
     host: list[HostRow] = field(default_factory=list)
-    calls: array[int] = field(default_factory=lambda: array("q"))
+    calls: list[int] | array[int] = field(default_factory=list)  # an array once it is full, which takes less memory
     call_kinds: dict[tuple[int, int, str], int] = field(default_factory=dict)  # process, thread, API
     num_other_kernels: int = 0
     num_device_rows: int = 0
@@ -79,6 +79,7 @@ def rows_of(block: Block, skips: Skips) -> Rows:
             except InvalidRowError as invalid:
                 reason = f"{event.cat} {event.name[:80]!r}: {invalid}"
                 skips.skip(functools.partial(block.offset_of, index), reason)
+    rows.calls = array("q", rows.calls)
     return rows
 
 

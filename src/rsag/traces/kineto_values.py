@@ -69,13 +69,13 @@ def times(event: Event) -> tuple[int, int]:
         start = int(text.replace(b".", b"")) if text[-4] == _POINT else _nanoseconds(text)
     except (IndexError, ValueError):
         start = _nanoseconds(text)
+    if duration_us is not None and 0 <= duration_us <= _LONGEST_US and 0 <= start <= _LAST_NS:
+        return start, start + int(duration_us * 1000 + 0.5)
     if duration_us is None:
         raise InvalidRowError("no duration")
     if start < 0 or duration_us < 0:
         raise InvalidRowError("negative timestamp" if start < 0 else "negative duration")
-    if start > _LAST_NS or duration_us > _LONGEST_US:
-        raise InvalidRowError("a time beyond 64 bits")
-    return start, start + round(duration_us * 1000)
+    raise InvalidRowError("a time beyond 64 bits")
 
 
 def _nanoseconds(text: bytes) -> int:
