@@ -84,6 +84,8 @@ def command(
         memory=_plan_of_memory(timing, experiments, ranks, on),
         kernels=_plan_of_kernels(timing, experiments, ranks, on),
     )
+    if timing.preset is not None:
+        click.echo(f"rsag: preset {timing.preset}: {_sizes(plan)}", err=True)
     _check_launches(launches, plan, gated=bool(gates) or junit is not None)
     if save_plan is not None:
         try:
@@ -232,6 +234,20 @@ def _plan_of_kernels(
     if timing.is_default or Experiment.KERNELS not in experiments:
         return None
     return plan_kernels_of(timing, ranks, backend, alone=experiments == (Experiment.KERNELS,))
+
+
+def _sizes(plan: Plan) -> str:
+    """`latency at 64 KiB, 1 MiB; memory at 16 MiB`: what of a preset is run, and how large."""
+    from rsag.units import format_bytes
+
+    parts = []
+    if plan.latency is not None:
+        parts.append("latency at " + ", ".join(dict.fromkeys(format_bytes(case.bytes) for case in plan.latency.cases)))
+    if plan.memory is not None:
+        parts.append(f"memory at {format_bytes(plan.memory.bytes)}")
+    if plan.kernels is not None:
+        parts.append(f"kernels at {format_bytes(plan.kernels.bytes)} a rank")
+    return "; ".join(parts)
 
 
 def _check_launches(launches: int, plan: Plan, *, gated: bool) -> None:
