@@ -3,17 +3,21 @@ PYTHON ?= python3
 VENV   ?= .venv
 BIN    := $(VENV)/bin
 READY  := $(VENV)/.ready
+BROWSER := $(VENV)/.browser
 
-.PHONY: help demo test lint format bench fuzz clean
+.PHONY: help demo test test-browser lint format bench fuzz clean
 
 help:            ## this list
-	@grep -hE '^[a-z]+: .*##' $(MAKEFILE_LIST) | sed -E 's/:[^#]*## */\t/'
+	@grep -hE '^[a-z-]+: .*##' $(MAKEFILE_LIST) | sed -E 's/:[^#]*## */\t/'
 
 demo: $(READY)   ## every experiment on four real processes, at sizes cut for it; writes runs/<UTC>/
 	@$(BIN)/rsag run --preset demo
 
 test: $(READY)   ## the whole suite, real processes included
 	@$(BIN)/python -m pytest $(PYTEST_ARGS)
+
+test-browser: $(BROWSER) ## the report page in Debian's chromium; installs playwright and, where it is missing, chromium
+	@$(BIN)/python -m pytest tests/browser $(PYTEST_ARGS)
 
 lint: $(READY)   ## ruff, mypy --strict, the layers
 	@$(BIN)/ruff check . && $(BIN)/ruff format --check . && $(BIN)/mypy && $(BIN)/lint-imports --no-cache
@@ -35,4 +39,9 @@ $(READY): pyproject.toml constraints.txt
 	@test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
 	@echo "installing into $(VENV) ..." >&2
 	@$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[torch,dev]'
+	@touch $@
+
+$(BROWSER): $(READY)
+	@command -v chromium >/dev/null || apt-get install -y --no-install-recommends chromium
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[browser]'
 	@touch $@

@@ -62,10 +62,17 @@ class Shown:
         return self.file.getvalue().splitlines()
 
     @property
+    def view(self) -> list[str]:
+        """What stands in the terminal, line by line, without the spinner."""
+        console = Console(width=200, color_system=None)
+        with console.capture() as captured:
+            console.print(self.progress.view())
+        return [line[2:].rstrip() for line in captured.get().splitlines()]
+
+    @property
     def status(self) -> str:
-        """The line that stands in the terminal."""
-        assert self.progress._status is not None
-        return str(self.progress._status.renderable.text)  # type: ignore[union-attr]
+        """How far the times are."""
+        return self.view[1].removeprefix("▸ latency   ")
 
 
 @pytest.fixture
@@ -122,12 +129,26 @@ def terminal() -> Shown:
     return Shown(terminal=True)
 
 
-def test_a_terminal_has_one_line_that_changes(terminal: Shown) -> None:
+def test_a_terminal_has_one_view_that_changes(terminal: Shown) -> None:
     with terminal.progress.live() as progress:
         progress.say("starting torch")
-        assert "starting torch" == terminal.status
+        assert ["starting torch"] == terminal.view
         progress.say("latency on 2 nccl ranks")
-        assert "latency on 2 nccl ranks" == terminal.status
+        assert ["latency on 2 nccl ranks"] == terminal.view
+
+
+def test_every_experiment_has_a_line_that_says_whether_it_is_done_or_under_way_or_to_come() -> None:
+    experiments = (Experiment.CONTRACTS, Experiment.LATENCY, Experiment.MEMORY)
+    plan = make_plan(world_size=2, backend=Backend.NCCL, experiments=experiments, latency=TIMING)
+    shown = Shown(terminal=True, plan=plan)
+    with shown.progress.live() as progress:
+        progress.say("contracts, latency, memory on 2 nccl ranks")
+        progress.watch({"kind": "observation"})
+        progress.watch({"kind": "observation"})
+        progress.watch(round_row(0, 0))
+        assert ["contracts, latency, memory on 2 nccl ranks", "✓ contracts 2 tried"] == shown.view[:2]
+        assert shown.view[2].startswith("▸ latency   case 1 of 2: ")
+        assert "· memory" == shown.view[3]
 
 
 def test_it_shows_case_round_and_the_time_left_by_the_budget(terminal: Shown) -> None:

@@ -18,7 +18,7 @@ from rsag.records.contracts import ContractOutcome, ContractRow
 from rsag.records.jsonl import read_rows
 from rsag.records.plan import Plan, Planted
 from rsag.records.run import Run, RunOutcome
-from rsag.records.rundir import CAPABILITIES, PLAN, PROGRAMS, RUN, VERDICT, rank_file, rank_log
+from rsag.records.rundir import CAPABILITIES, PLAN, PROGRAMS, REPORT, RUN, VERDICT, rank_file, rank_log
 from rsag.records.verdict import Verdict
 
 pytestmark = [pytest.mark.multirank, pytest.mark.timeout(120)]
@@ -100,7 +100,7 @@ def test_the_directory_holds_every_file_and_each_reads_strictly(ran: Ran) -> Non
     for rank in range(4):
         file = read_rows(rank_file(out, rank))
         assert (True, ()) == (file.ended, file.problems)
-    expected = {PLAN, PROGRAMS, CAPABILITIES, RUN, VERDICT, "launch.log"}
+    expected = {PLAN, PROGRAMS, CAPABILITIES, RUN, VERDICT, REPORT, "launch.log"}
     expected |= {path.name for rank in range(4) for path in (rank_file(out, rank), rank_log(out, rank))}
     assert expected == {path.name for path in out.iterdir()}
 

@@ -16,7 +16,7 @@ from launching import all_listening_ports, living_members
 from rsag.records.codec import load_document
 from rsag.records.jsonl import read_rows
 from rsag.records.run import Run, RunOutcome
-from rsag.records.rundir import RUN, VERDICT, rank_file
+from rsag.records.rundir import REPORT, RUN, VERDICT, rank_file
 from rsag.records.verdict import Verdict, VerdictOutcome
 
 pytestmark = [pytest.mark.multirank, pytest.mark.timeout(120)]
@@ -46,6 +46,8 @@ def test_a_killed_rank(tmp_path: Path) -> None:
     reasons = load_document(Verdict, run.out / VERDICT).reasons
     assert "rank 1: no end line: the rank was killed, or still runs" in reasons
     assert not read_rows(rank_file(run.out, 1)).ended
+    page = (run.out / REPORT).read_text()
+    assert "rank-0001.jsonl</code>: no end line: the rank was killed" in page
     assert_nothing_is_left(run, tmp_path)
 
 

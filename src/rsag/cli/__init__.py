@@ -23,6 +23,7 @@ COMMANDS: dict[str, str] = {
     "ring": "Print a ring schedule, step by step.",
     "emit": "Print a composition as plain torch code.",
     "judge": "Judge a saved run directory again, without torch.",
+    "report": "Make the page of a saved run, a comment for a pull request, or JUnit XML.",
     "show": "Print the verdict of a saved run directory.",
     "compare": "Put two saved runs side by side.",
     "merge": "Say what holds across several launches of one plan.",

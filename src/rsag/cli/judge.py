@@ -8,6 +8,7 @@ from pathlib import Path
 import click
 
 from rsag.cli.options import json_option, print_json
+from rsag.cli.page import try_report
 from rsag.cli.run import exit_code
 
 
@@ -15,7 +16,7 @@ from rsag.cli.run import exit_code
 @click.argument("run", type=click.Path(path_type=Path))
 @json_option
 def command(run: Path, as_json: bool) -> int:
-    """Judge a saved run directory again, without torch, and write its verdict.json.
+    """Judge a saved run directory again, without torch, and write its verdict.json and report.html.
 
     Also what comes after torchrun: its ranks leave records and no verdict.
     """
@@ -32,4 +33,5 @@ def command(run: Path, as_json: bool) -> int:
         print_verdict(verdict, console())
     sys.stdout.flush()
     dump_document(verdict, run / VERDICT)  # last: where it cannot be written, the verdict was seen all the same
+    try_report(run)
     return exit_code(verdict.outcome.value)

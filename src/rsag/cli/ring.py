@@ -1,9 +1,10 @@
-"""`rsag ring`: a ring schedule, step by step, as a table or as the JSON that an animation is driven by."""
+"""`rsag ring`: a ring schedule, step by step, as a table, as JSON, or as a page that steps through it."""
 
 from __future__ import annotations
 
 import textwrap
 from collections.abc import Iterable, Sequence
+from pathlib import Path
 from typing import Any
 
 import click
@@ -11,7 +12,7 @@ import click
 from rsag.cli.options import json_option, parse_world_size, print_json
 from rsag.compositions import find
 from rsag.errors import UsageError
-from rsag.interpreters.ring_schedule import RankStep, RingSchedule, RingStep, ring_schedule
+from rsag.interpreters.ring_schedule import Holdings, RankStep, RingSchedule, RingStep, ring_schedule
 from rsag.programs import record_all
 from rsag.reduction import ReduceOp
 
@@ -36,12 +37,25 @@ _WIDTH = 80
 @click.option(
     "--in-place", is_flag=True, help="Output inside the input, or input inside the output; AllReduce always is."
 )
+@click.option("--html", "as_html", is_flag=True, help="A page with a stepper over the AllReduce and its halves.")
+@click.option("--out", type=click.Path(path_type=Path), metavar="FILE", help="Where the page goes.  [default: stdout]")
 @json_option
-def command(world_size: int, numel: int | None, collective: str, in_place: bool, as_json: bool) -> None:
+def command(
+    world_size: int,
+    numel: int | None,
+    collective: str,
+    in_place: bool,
+    as_html: bool,
+    out: Path | None,
+    as_json: bool,
+) -> None:
     """Print a ring schedule, step by step, in NCCL's own words."""
     parse_world_size(world_size)
     numel = 5 * world_size if numel is None else numel
     _check_numel(numel, world_size)
+    if as_html:
+        _write_page(world_size, numel, out)
+        return
     if as_json and world_size > MAX_JSON_RANKS:
         raise UsageError(
             "the schedule as JSON grows with the fourth power of the ranks",
@@ -53,10 +67,30 @@ def command(world_size: int, numel: int | None, collective: str, in_place: bool,
     programs = record_all(find(name), world_size=world_size, numel=numel, op=ReduceOp.SUM)
     schedule = ring_schedule(programs)
     if as_json:
-        print_json(_document(schedule))
+        print_json(ring_document(schedule))
         return
     for line in _lines(schedule):
         click.echo(line)
+
+
+def _write_page(world_size: int, numel: int, out: Path | None) -> None:
+    """The page steps through all schedules, whichever was asked for: the reader chooses there."""
+    from rsag.cli.page import MOST_DRAWN, make_schedules, write_text
+    from rsag.report.page.render import render_ring
+    from rsag.report.page.words import load_words
+
+    if world_size > MOST_DRAWN:
+        raise UsageError(
+            "a picture of so many ranks shows nothing",
+            got=world_size,
+            expected=f"at most {MOST_DRAWN}",
+            do="leave --html out, or ask for fewer: each rank does the same, one chunk on",
+        )
+    page = render_ring(make_schedules(world_size, numel), load_words())
+    if out is None:
+        click.echo(page, nl=False)
+    else:
+        write_text(out, page)
 
 
 def _check_numel(numel: int, world_size: int) -> None:
@@ -71,7 +105,8 @@ def _check_numel(numel: int, world_size: int) -> None:
     )
 
 
-def _document(schedule: RingSchedule) -> dict[str, Any]:
+def ring_document(schedule: RingSchedule) -> dict[str, Any]:
+    """`schedule` as `--json` prints it, and as the page steps through it."""
     return {
         "schema": "ring",
         "version": 1,
@@ -80,7 +115,7 @@ def _document(schedule: RingSchedule) -> dict[str, Any]:
         "collective": schedule.collective.value,
         "in_place": schedule.in_place,
         "chunks": schedule.chunks,
-        "initial": [{"rank": rank, "holds": holds} for rank, holds in enumerate(schedule.initial)],
+        "initial": [{"rank": rank, "holds": _keyed(holds)} for rank, holds in enumerate(schedule.initial)],
         "opening": schedule.opening,
         "steps": [
             {"step": step.step, "phase": step.phase.value, "ranks": [_rank_document(row) for row in step.ranks]}
@@ -99,8 +134,13 @@ def _rank_document(row: RankStep) -> dict[str, Any]:
         "receives": row.receives,
         "from": row.source,
         "word": row.word,
-        "holds": row.holds,
+        "holds": _keyed(row.holds),
     }
+
+
+def _keyed(holds: Holdings) -> dict[str, tuple[int, ...]]:
+    """As JSON has it: keys are strings there."""
+    return {str(chunk): ranks for chunk, ranks in holds.items()}
 
 
 # -------------------------------------------------------------------------------------------------------- for people

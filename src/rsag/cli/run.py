@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 import click
 
 from rsag.cli.options import json_option, print_json
+from rsag.cli.page import try_report, write_text
 from rsag.cli.timing import Timing, plan_kernels_of, plan_memory_of, plan_timing, timing_options
 from rsag.errors import ExitCode, UsageError, unknown_name
 
@@ -83,6 +84,8 @@ def command(
         memory=_plan_of_memory(timing, experiments, ranks, on),
         kernels=_plan_of_kernels(timing, experiments, ranks, on),
     )
+    if timing.preset is not None:
+        click.echo(f"rsag: preset {timing.preset}: {_sizes(plan)}", err=True)
     _check_launches(launches, plan, gated=bool(gates) or junit is not None)
     if save_plan is not None:
         try:
@@ -111,12 +114,14 @@ def command(
         from rsag.report.verdict import print_verdict
 
         print_verdict(verdict, console())
+    try_report(directory)
     click.echo(f"rsag: run directory {directory}", err=True)
     return _gate(verdict, gates, junit)
 
 
 def _run(plan: Plan, directory: Path, started: datetime) -> Verdict:
     from rsag import lab
+    from rsag.records.rundir import PLAN
     from rsag.report.progress import Progress
     from rsag.report.tables import console
 
@@ -125,7 +130,9 @@ def _run(plan: Plan, directory: Path, started: datetime) -> Verdict:
     try:
         with Progress(plan, console(stderr=True)).live() as progress:
             return lab.run_plan(plan, directory, circumstances, say=progress.say, watch=progress.watch)
-    except BaseException:
+    except BaseException as error:
+        if isinstance(error, Exception) and (directory / PLAN).exists():
+            try_report(directory)
         click.echo(f"rsag: what was recorded is in {directory}", err=True)
         raise
 
@@ -142,6 +149,7 @@ def _run_launches(plan: Plan, directory: Path, launches: int, as_json: bool) -> 
         here.mkdir()
         click.echo(f"rsag: launch {number + 1} of {launches}", err=True)
         _run(dataclasses.replace(plan, seed=plan.seed + number), here, datetime.now(timezone.utc))
+        try_report(here)
         each.append(here)
     code = merge_runs(each, as_json=as_json, into=directory)
     click.echo(f"rsag: run directories under {directory}", err=True)
@@ -156,21 +164,13 @@ def _gate(verdict: Verdict, gates: list[FailOn], junit_file: Path | None) -> int
     breaches = fails(verdict.latency, gates)
     if junit_file is not None:
         named = [("rsag.fail-on", breach.message.partition(": ")[0], breach.message) for breach in breaches]
-        _write(junit_file, junit(verdict, named))
+        write_text(junit_file, junit(verdict, named))
     for breach in breaches:
         click.echo(f"rsag: --fail-on: {breach.message}", err=True)
     code = exit_code(verdict.outcome.value)
     if code or not breaches:
         return code
     return min(breach.exit_code for breach in breaches)  # a regression that is shown goes before an answer that lacks
-
-
-def _write(path: Path, text: str) -> None:
-    try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_text(text, encoding="utf-8")
-    except OSError as error:
-        raise UsageError(f"{path} cannot be written", got=error.strerror, do="name another path") from error
 
 
 def exit_code(outcome: str) -> int:
@@ -234,6 +234,20 @@ def _plan_of_kernels(
     if timing.is_default or Experiment.KERNELS not in experiments:
         return None
     return plan_kernels_of(timing, ranks, backend, alone=experiments == (Experiment.KERNELS,))
+
+
+def _sizes(plan: Plan) -> str:
+    """`latency at 64 KiB, 1 MiB; memory at 16 MiB`: what of a preset is run, and how large."""
+    from rsag.units import format_bytes
+
+    parts = []
+    if plan.latency is not None:
+        parts.append("latency at " + ", ".join(dict.fromkeys(format_bytes(case.bytes) for case in plan.latency.cases)))
+    if plan.memory is not None:
+        parts.append(f"memory at {format_bytes(plan.memory.bytes)}")
+    if plan.kernels is not None:
+        parts.append(f"kernels at {format_bytes(plan.kernels.bytes)} a rank")
+    return "; ".join(parts)
 
 
 def _check_launches(launches: int, plan: Plan, *, gated: bool) -> None:

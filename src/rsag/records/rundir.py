@@ -20,6 +20,7 @@ PROTOCOLS = "protocols.json"
 RUN = "run.json"
 NATIVE = "native.json"
 VERDICT = "verdict.json"
+REPORT = "report.html"
 
 _RANK_FILE = re.compile(r"rank-(\d{4,})\.jsonl")
 

@@ -1,0 +1,1 @@
+"""The report as one page: records to a view, the view through templates to a file that opens from disk."""
