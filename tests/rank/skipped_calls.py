@@ -17,13 +17,13 @@ from rsag.carriers.pooled import Pooled
 from rsag.compositions import COMPOSITIONS
 from rsag.plan import make_plan
 from rsag.programs import Composition, record_all
-from rsag.rank.bench import CpuBench
+from rsag.rank.bench import CpuBench, Setup
 from rsag.rank.context import Context, Record
 from rsag.rank.matrix import observe_compositions
 from rsag.rank.rounds import run_round
 from rsag.rank.tiles import Tiles
 from rsag.records.contracts import Observation
-from rsag.records.latency import Case, Clock
+from rsag.records.latency import Buffers, Case, Clock
 from rsag.records.plan import Backend, Experiment
 from rsag.reduction import DType, ReduceOp
 
@@ -52,7 +52,17 @@ def num_wrong(composition: Composition, rank: int, op: ReduceOp, dtype: DType, s
     case = Case(bytes=NUMEL * dtype.itemsize, dtype=dtype, op=op, clock=Clock.CPU, calls=CALLS)
     programs = record_all(composition, world_size=2, numel=NUMEL, op=op)
     with Groups(programs) as groups, skipping(skipped):
-        bench = CpuBench(case, [programs[rank]], groups, Tiles(op, dtype, 2, CPU), CPU)
+        bench = CpuBench(
+            Setup(
+                case=case,
+                programs=[programs[rank]],
+                buffers=[Buffers.PLAIN],
+                groups=groups,
+                tiles=Tiles(op, dtype, 2, CPU),
+                device=CPU,
+                control=None,
+            )
+        )
         return run_round(bench, case=0, number=0, order=((0,),) * NUM_CYCLES, seed=0).wrong[0]
 
 

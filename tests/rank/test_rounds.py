@@ -15,9 +15,9 @@ from scripted import Script
 from rsag.plan import make_plan
 from rsag.plan.latency import plan_latency
 from rsag.rank.context import Context, Record
-from rsag.rank.latency import observe_latency
+from rsag.rank.latency import BENCHES, observe_latency
 from rsag.rank.rounds import run_round
-from rsag.records.latency import CaseEnd, LookRow, RoundRow, cycle_order, round_seed
+from rsag.records.latency import CaseEnd, Clock, LookRow, RoundRow, cycle_order, round_seed
 from rsag.records.plan import Backend, Experiment, Plan
 from rsag.units import KIB
 
@@ -165,7 +165,7 @@ def observed(script: Script, plan: Plan, monkeypatch: pytest.MonkeyPatch) -> lis
         rows.append(row)
         script.said.append(f"{row.kind}-{row.round}" if isinstance(row, RoundRow) else row.kind)  # type: ignore[union-attr]
 
-    monkeypatch.setattr("rsag.rank.latency.CpuBench", lambda *_: script)
+    monkeypatch.setitem(BENCHES, Clock.CPU, lambda _: script)
     observe_latency(
         Context(
             plan=plan,

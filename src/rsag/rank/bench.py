@@ -9,6 +9,7 @@ import random
 import time
 import warnings
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Any, Protocol
 
 import torch
@@ -169,37 +170,41 @@ def most_bytes(case: Case, program: Program | None, device: torch.device) -> int
     return pad_bytes(case) + case.calls * numel * case.dtype.itemsize + check_bytes(device)
 
 
-class ArmsBench:
-    """What the benches share: arms on pooled buffers. A program of None is the null arm, which does nothing.
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Setup:
+    """One case on one rank. A program of None is the null arm, which does nothing; `buffers` are the arms' kinds.
 
-    `buffers` are the arms', in the order of `programs`; all plain where it is left out.
+    `groups` are on the communicator that is timed, `control` is the group that carries CPU tensors.
     """
 
-    def __init__(
-        self,
-        case: Case,
-        programs: Sequence[Program | None],
-        groups: Groups,
-        tiles: Tiles,
-        device: torch.device,
-        buffers: Sequence[Buffers] = (),
-    ) -> None:
-        self.case, self.programs, self.groups, self.tiles, self.device = case, programs, groups, tiles, device
+    case: Case
+    programs: Sequence[Program | None]
+    buffers: Sequence[Buffers]
+    groups: Groups
+    tiles: Tiles
+    device: torch.device
+    control: Any
+
+
+class ArmsBench:
+    """What the benches share: arms on pooled buffers."""
+
+    def __init__(self, setup: Setup) -> None:
+        self.setup = setup
         self.arms: dict[int, Arm] = {}
-        self._buffers = buffers or [Buffers.PLAIN] * len(programs)
 
     def open(self, arm: int, coin: random.Random) -> None:
-        pad = coin.randrange(1, pad_bytes(self.case))
-        program = self.programs[arm]
+        on = self.setup
+        pad, program = coin.randrange(1, pad_bytes(on.case)), on.programs[arm]
         if program is not None:
             self.arms[arm] = Arm(
                 program,
-                self.groups,
-                self.tiles,
-                self.case,
-                self.device,
-                calls=self.case.calls,
-                buffers=self._buffers[arm],
+                on.groups,
+                on.tiles,
+                on.case,
+                on.device,
+                calls=on.case.calls,
+                buffers=on.buffers[arm],
                 pad_bytes=pad,
             )
 
@@ -212,7 +217,7 @@ class ArmsBench:
             self.arms[arm].check()
 
     def num_wrong(self) -> list[int]:
-        return [self.arms[arm].num_wrong() if arm in self.arms else 0 for arm in range(len(self.programs))]
+        return [self.arms[arm].num_wrong() if arm in self.arms else 0 for arm in range(len(self.setup.programs))]
 
     def close(self) -> None:
         for arm in self.arms.values():
@@ -240,27 +245,19 @@ class CpuBench(ArmsBench):
     def time_ns(self, arm: int) -> int:
         began = time.perf_counter_ns()
         self.call(arm)
-        return (time.perf_counter_ns() - began) // self.case.calls
+        return (time.perf_counter_ns() - began) // self.setup.case.calls
 
 
 class EagerBench(ArmsBench):
     """CUDA events around back-to-back host calls: what a host-bound loop sees.
 
-    `groups` are on the eager communicator. The ranks are lined up on the device by a one-element AllReduce on the timed
-    stream, with no host synchronisation between it and the start event.
+    The ranks are lined up on the device by a one-element AllReduce on the timed stream, with no host synchronisation
+    between it and the start event.
     """
 
-    def __init__(
-        self,
-        case: Case,
-        programs: Sequence[Program | None],
-        groups: Groups,
-        tiles: Tiles,
-        device: torch.device,
-        buffers: Sequence[Buffers] = (),
-    ) -> None:
-        super().__init__(case, programs, groups, tiles, device, buffers)
-        self._one = torch.zeros(1, device=device)
+    def __init__(self, setup: Setup) -> None:
+        super().__init__(setup)
+        self._one = torch.zeros(1, device=setup.device)
         self._start = torch.cuda.Event(enable_timing=True)  # type: ignore[no-untyped-call]
         self._end = torch.cuda.Event(enable_timing=True)  # type: ignore[no-untyped-call]
 
@@ -281,7 +278,7 @@ class EagerBench(ArmsBench):
         self._end.record()
         self._end.synchronize()
         elapsed_ms: float = self._start.elapsed_time(self._end)
-        return round(elapsed_ms * 1e6 / self.case.calls)
+        return round(elapsed_ms * 1e6 / self.setup.case.calls)
 
     def launch(self, arm: int) -> None:
         self.call(arm)
@@ -290,22 +287,12 @@ class EagerBench(ArmsBench):
 class GraphBench(EagerBench):
     """CUDA events around the replay of a graph of calls: device time, without the host.
 
-    `groups` are on the graphs' own communicator; the line-up stays on the eager one. Whether all ranks could capture is
-    agreed before any replay, for a graph is a collective property.
+    The groups are on the graphs' own communicator; the line-up stays on the eager one. Whether all ranks could capture
+    is agreed before any replay, for a graph is a collective property.
     """
 
-    def __init__(
-        self,
-        case: Case,
-        programs: Sequence[Program | None],
-        groups: Groups,
-        tiles: Tiles,
-        device: torch.device,
-        control: Any,
-        buffers: Sequence[Buffers] = (),
-    ) -> None:
-        super().__init__(case, programs, groups, tiles, device, buffers)
-        self._control = control
+    def __init__(self, setup: Setup) -> None:
+        super().__init__(setup)
         self._graphs: dict[int, torch.cuda.CUDAGraph] = {}
         self._failed = ""
 
@@ -324,7 +311,7 @@ class GraphBench(EagerBench):
 
     def ready(self) -> None:
         failed = torch.tensor([int(bool(self._failed))])
-        torch.distributed.all_reduce(failed, group=self._control)
+        torch.distributed.all_reduce(failed, group=self.setup.control)
         if failed.item():
             why = self._failed or "on another rank"
             raise UnsupportedError(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import gc
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import torch
@@ -14,7 +14,7 @@ from rsag.carriers.groups import Groups
 from rsag.compositions import find
 from rsag.errors import UnsupportedError
 from rsag.programs import Program, record_all
-from rsag.rank.bench import Bench, CpuBench, EagerBench, GraphBench, most_bytes
+from rsag.rank.bench import Bench, CpuBench, EagerBench, GraphBench, Setup, most_bytes
 from rsag.rank.context import Context
 from rsag.rank.rounds import run_round
 from rsag.rank.throttle import held_down
@@ -34,6 +34,11 @@ from rsag.records.latency import (
 from rsag.stats import LOOKS, Decision, round_value
 
 MEMORY_SHARE = 0.8
+BENCHES: dict[Clock, Callable[[Setup], Bench]] = {
+    Clock.CPU: CpuBench,
+    Clock.EAGER: EagerBench,
+    Clock.GRAPH: GraphBench,
+}
 
 
 def observe_latency(context: Context) -> None:
@@ -76,16 +81,18 @@ def _measure(context: Context, plan: LatencyPlan, index: int, case: Case, graphs
     if why is not None:
         return why
     every = [program for row in programs if row is not None for program in row]
-    tiles = Tiles(case.op, case.dtype, context.world_size, context.device)
-    buffers = [arm.buffers for arm in plan.arms]
     with Groups(every, graphs if case.clock is Clock.GRAPH else None) as groups:
-        bench: Bench
-        if case.clock is Clock.CPU:
-            bench = CpuBench(case, mine, groups, tiles, context.device, buffers)
-        elif case.clock is Clock.EAGER:
-            bench = EagerBench(case, mine, groups, tiles, context.device, buffers)
-        else:
-            bench = GraphBench(case, mine, groups, tiles, context.device, context.control, buffers)
+        bench: Bench = BENCHES[case.clock](
+            Setup(
+                case=case,
+                programs=mine,
+                buffers=[arm.buffers for arm in plan.arms],
+                groups=groups,
+                tiles=Tiles(case.op, case.dtype, context.world_size, context.device),
+                device=context.device,
+                control=context.control,
+            )
+        )
         try:
             _run_rounds(context, plan, index, bench)
         except UnsupportedError as error:
