@@ -14,7 +14,7 @@ import torch.distributed as dist
 
 from rsag.carriers.groups import Groups
 from rsag.carriers.pooled import Pooled
-from rsag.compositions import COMPOSITIONS
+from rsag.compositions import COMPOSITIONS, find
 from rsag.plan import make_plan
 from rsag.programs import Composition, record_all
 from rsag.rank.bench import CpuBench, Setup
@@ -32,8 +32,11 @@ CPU = torch.device("cpu")
 
 
 @contextmanager
-def skipping(skipped: Callable[[int], bool]) -> Iterator[None]:
-    """Of the calls of pooled programs, counted from 0, those that are `skipped` do nothing, on all ranks alike."""
+def skipping(skipped: Callable[[int], bool], *, first_alone: bool = False) -> Iterator[None]:
+    """Of the calls of pooled programs, counted from 0, those that are `skipped` do nothing, on all ranks alike.
+
+    With `first_alone` they do all but their first instruction: of ReduceScatter + AllGather the second half.
+    """
     run = Pooled.__call__
     count = 0
 
@@ -41,17 +44,28 @@ def skipping(skipped: Callable[[int], bool]) -> Iterator[None]:
         nonlocal count
         if not skipped(count):
             run(bound)
+        elif first_alone:
+            for call in bound._calls[1:]:
+                call()
         count += 1
 
     with mock.patch.object(Pooled, "__call__", run_or_not):
         yield
 
 
-def num_wrong(composition: Composition, rank: int, op: ReduceOp, dtype: DType, skipped: Callable[[int], bool]) -> int:
+def num_wrong(
+    composition: Composition,
+    rank: int,
+    op: ReduceOp,
+    dtype: DType,
+    skipped: Callable[[int], bool],
+    *,
+    first_alone: bool = False,
+) -> int:
     """What one round on the monotonic clock finds wrong on this rank, with `CALLS` calls in a timing."""
     case = Case(bytes=NUMEL * dtype.itemsize, dtype=dtype, op=op, clock=Clock.CPU, calls=CALLS)
     programs = record_all(composition, world_size=2, numel=NUMEL, op=op)
-    with Groups(programs) as groups, skipping(skipped):
+    with Groups(programs) as groups, skipping(skipped, first_alone=first_alone):
         bench = CpuBench(
             Setup(
                 case=case,
@@ -82,6 +96,16 @@ def timed(rank: int) -> Iterator[tuple[str, int, int]]:
             yield f"{composition.name} {op.value} {dtype.value}", right, wrong
 
 
+def without_the_first_half(rank: int) -> Iterator[tuple[str, int]]:
+    """(composition, wrong elements) where the ReduceScatter of the last call but one is left out."""
+
+    def skipped(count: int) -> bool:
+        return count == NUM_CYCLES * CALLS - 2
+
+    for name in ("rs_ag_naive", "rs_ag_early_release", "rs_ag_in_place"):
+        yield name, num_wrong(find(name), rank, ReduceOp.SUM, DType.FLOAT32, skipped, first_alone=True)
+
+
 def observed(rank: int, skipped: Callable[[int], bool]) -> Iterator[tuple[str, int]]:
     """(contract, wrong elements) of every composition's conformance on buffers that are kept."""
     rows: list[Record] = []
@@ -109,6 +133,7 @@ def main(arguments: Sequence[str]) -> None:
     dist.init_process_group("gloo", store=store, rank=rank, world_size=2)
     found = {
         "timed": list(timed(rank)),
+        "half": list(without_the_first_half(rank)),
         "whole": list(observed(rank, lambda _: False)),
         "second": list(observed(rank, lambda count: count % 2 == 1)),
     }

@@ -42,6 +42,13 @@ def test_a_result_apart_from_the_input_is_wrong_in_every_element(ranks: list[Any
         assert [3600] * 3 == [wrong[f"rs_ag_{name} max bool"] for name in ("naive", "early_release", "padded")]
 
 
+def test_a_reduce_scatter_that_does_nothing_is_wrong_though_the_all_gather_runs(ranks: list[Any]) -> None:
+    """What it left in the shard a cycle ago must not be gathered again."""
+    for found in ranks:
+        assert [] == [name for name, wrong in found["half"] if not wrong]
+        assert 3 == len(found["half"])
+
+
 def test_a_second_run_that_does_nothing_is_wrong_in_every_composition(ranks: list[Any]) -> None:
     """Its input is another, and what the first left in the result is gone."""
     for found in ranks:

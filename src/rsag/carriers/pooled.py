@@ -17,7 +17,7 @@ from rsag.programs import Alloc, Program, Release, View
 
 
 class Pooled:
-    """`program` on tensors of its own, cut from `memory`: fill `input`, call, read `result`.
+    """`program` on tensors of its own, cut from `memory`: fill `input`, call, read `result`; `between` are the others.
 
     `input` and `result` are 1-D; where the composition works in place they are one memory.
     """
@@ -39,6 +39,8 @@ class Pooled:
         }
         self.input = self._at(program.input)
         self.result = self._at(program.result)
+        ends = {program.input.buffer, program.result.buffer}
+        self.between = [tensor for buffer, tensor in self._buffers.items() if buffer not in ends]
         calls = Calls(program, groups, self._at, dtype)
         made = [calls.make(step) for step in program.code if not isinstance(step, (Alloc, Release))]
         self._calls: tuple[Call, ...] = tuple(call for call in made if call is not None)

@@ -21,7 +21,7 @@ from rsag.carriers.pooled import Pooled
 from rsag.carriers.torch_api import api
 from rsag.errors import UnsupportedError
 from rsag.programs import Alloc, Program
-from rsag.rank.tiles import Pieces, Scratch, Tiles, check_bytes
+from rsag.rank.tiles import BITS, Pieces, Scratch, Tiles, check_bytes
 from rsag.records.latency import Buffers, Case
 
 SMALL_PAD_BYTES, LARGE_PAD_BYTES = 1 << 20, 64 << 20
@@ -63,9 +63,10 @@ class Arm:
     """One arm's buffers in one round: `calls` sets, all reset before a timing and all checked after it.
 
     What was right a cycle, a round or an arm ago must not pass for what a call did: `reset` makes every element of a
-    result wrong. One that lies in the input is left to hold the input, which two ranks or more have chosen so that it
-    differs from the result (`rank.inputs`): not on every rank for every operator (MAX gives its owner what it had), but
-    a collective that does nothing does so on all. On one rank the input is the result, and nothing can be seen.
+    result wrong, and sets every bit of the buffers in between, a shard's for one. A result that lies in the input is
+    left to hold the input, which two ranks or more have chosen so that it differs from the result (`rank.inputs`): not
+    on every rank for every operator (MAX gives its owner what it had), but a collective that does nothing does so on
+    all. On one rank the input is the result, and nothing can be seen.
     """
 
     def __init__(
@@ -91,12 +92,15 @@ class Arm:
             Pieces(bound.result[start:stop], wanted) for bound in self.sets for start, stop, wanted in promised
         ]
         self._spoiled = [] if _lies_in(self.sets[0].result, given[0]) else self._results
+        self._between = [tensor.view(BITS[dtype.itemsize]) for bound in self.sets for tensor in bound.between]
         self._scratch = Scratch(max(wanted.numel() for _, _, wanted in promised), dtype, device)
         self._wrong = torch.zeros((), dtype=torch.int64, device=device)
 
     def reset(self) -> None:
         for pieces in self._spoiled:
             pieces.spoil()
+        for bits in self._between:
+            bits.fill_(-1)
         for pieces in self._inputs:  # last, for of an AllGather in place the input lies in the result
             pieces.fill()
 
@@ -114,7 +118,7 @@ class Arm:
 
     def close(self) -> None:
         """Give up the buffers and every view of them; the device must be done with them."""
-        for views in (self.sets, self._inputs, self._results, self._spoiled):
+        for views in (self.sets, self._inputs, self._results, self._spoiled, self._between):
             views.clear()
         self._memory.close()
 

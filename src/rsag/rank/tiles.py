@@ -21,7 +21,7 @@ PERIOD = 1009
 _SQUARES = [position * position % PERIOD for position in range(PERIOD)]
 
 
-_BITS = {1: torch.int8, 2: torch.int16, 4: torch.int32, 8: torch.int64}
+BITS = {1: torch.int8, 2: torch.int16, 4: torch.int32, 8: torch.int64}
 
 
 def _chunk_bytes(device: torch.device) -> int:
@@ -77,7 +77,7 @@ class Pieces:
 
     def __init__(self, tensor: Tensor, chunk: Tensor) -> None:
         self._compare = comparer(tensor, chunk)
-        bits = _BITS[tensor.element_size()]
+        bits = BITS[tensor.element_size()]
         self._bits = _cut(tensor.view(bits), chunk.view(bits))
         self._pairs = _cut(tensor, chunk) if tensor.is_floating_point() else self._bits
         self._on_host = tensor.device.type == "cpu"
@@ -124,7 +124,7 @@ class Scratch:
     def __init__(self, numel: int, dtype: torch.dtype, device: torch.device) -> None:
         on_host = device.type == "cpu"
         self.mask = torch.empty(0 if on_host else numel, dtype=torch.bool, device=device)
-        self._xor = torch.empty(numel if on_host else 0, dtype=_BITS[dtype.itemsize])
+        self._xor = torch.empty(numel if on_host else 0, dtype=BITS[dtype.itemsize])
 
     def differ(self, one: Tensor, other: Tensor) -> bool:
         """Whether two host tensors, seen as integers, differ in any bit."""
