@@ -16,6 +16,7 @@ from rsag.analyze.memory import judge_memory, judge_state
 from rsag.analyze.protocol import with_protocols
 from rsag.analyze.recorded import Recorded, read_recorded
 from rsag.analyze.wire import judge_wire
+from rsag.errors import RecordError
 from rsag.records.codec import load_document
 from rsag.records.contracts import ContractOutcome, ContractRow, Observation
 from rsag.records.execution import ExecutionRow, NativeProbe
@@ -35,7 +36,7 @@ def judge(directory: Path) -> Verdict:
     """
     plan = load_document(Plan, require_run_directory(directory) / PLAN)
     proofs = load_document(Proofs, directory / PROOFS) if (directory / PROOFS).exists() else None
-    protocols = load_document(Protocols, directory / PROTOCOLS) if (directory / PROTOCOLS).exists() else None
+    protocols = _protocols(plan, directory / PROTOCOLS)
     ranks = read_recorded(plan, directory)
     rows: tuple[ContractRow, ...] = ()
     if Experiment.CONTRACTS in plan.experiments:
@@ -87,6 +88,19 @@ def judge(directory: Path) -> Verdict:
         logged=() if protocols is None else protocols.counts,
         sentence=run_sentence(latency),
     )
+
+
+def _protocols(plan: Plan, path: Path) -> Protocols | None:
+    """What NCCL said in a launch of its own. Raises RecordError for another number of ranks."""
+    found = load_document(Protocols, path) if path.exists() else None
+    if found is not None and found.world_size not in (None, plan.world_size):
+        raise RecordError(
+            f"{path}: of another number of ranks",
+            got=found.world_size,
+            expected=plan.world_size,
+            do="ask NCCL with this run's plan, or take the file away",
+        )
+    return found
 
 
 R = TypeVar("R")

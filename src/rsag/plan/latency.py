@@ -119,16 +119,21 @@ def _refuse_impossible(cases: Sequence[Case], candidates: Sequence[str], world_s
         if case.clock not in CLOCKS[backend]:
             known = ", ".join(clock.value for clock in CLOCKS[backend])
             raise UsageError(f"{backend.value} has no such clock", got=case.clock.value, expected=known)
-        reason = "complex numbers are not timed" if case.dtype.family is Family.COMPLEX else None
-        reason = reason or why_undefined(case.op, case.dtype)
+        refuse_uncarried(case, candidates, world_size)
+
+
+def refuse_uncarried(case: Case, compositions: Sequence[str], world_size: int) -> None:
+    """Raise UsageError for a case that no tensors carry, or that one of the compositions does not take."""
+    reason = "complex numbers are not checked" if case.dtype.family is Family.COMPLEX else None
+    reason = reason or why_undefined(case.op, case.dtype)
+    if reason is not None:
+        raise UsageError(f"{case.op.value} of {case.dtype.value} cannot be run", do=reason)
+    for one in map(find, compositions):
+        reason = one.why_refused(case.bytes // case.dtype.itemsize, world_size, case.op)
+        if one.symmetric:
+            reason = "it reads peers' memory: proved and counted, not carried by tensors"
         if reason is not None:
-            raise UsageError(f"{case.op.value} of {case.dtype.value} cannot be timed", do=reason)
-        for one in map(find, candidates):
-            reason = one.why_refused(case.bytes // case.dtype.itemsize, world_size, case.op)
-            if one.symmetric:
-                reason = "it reads peers' memory: proved and counted, not carried by tensors"
-            if reason is not None:
-                raise UsageError(f"{one.name} cannot be timed here", do=reason)
+            raise UsageError(f"{one.name} cannot be run here", do=reason)
 
 
 def _fit(size: int, dtype: DType, world_size: int) -> int:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import Enum
 from typing import Literal
@@ -55,6 +55,13 @@ class ArmRole(str, Enum):
     def is_compared(self) -> bool:
         """Whether its times are set against the direct arm's."""
         return self in (ArmRole.CANDIDATE, ArmRole.CONTROL)
+
+
+def named(composition: str, buffers: Buffers, settings: Mapping[str, str], *more: str) -> str:
+    """How an arm is called: `rs_ag_in_place`, or `rs_ag_in_place (registered, NCCL_ALGO=Ring)` where it is unusual."""
+    extras = [] if buffers is Buffers.PLAIN else [buffers.value]
+    extras += [*(f"{key}={value}" for key, value in settings.items()), *more]
+    return f"{composition} ({', '.join(extras)})" if extras else composition
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
