@@ -40,7 +40,7 @@ def test_arms_that_this_torch_cannot_register_are_refused_before_anything_starts
 ) -> None:
     monkeypatch.setattr(torch.distributed, "ProcessGroupNCCL", WithoutWindows, raising=False)
     require_buffers(plan_latency(world_size=2, backend=Backend.NCCL, buffers=(Buffers.PLAIN, Buffers.REGISTERED)))
-    with pytest.raises(UsageError, match="no symmetric buffers here.*leave symmetric out of --buffers"):
+    with pytest.raises(UsageError, match=r"no symmetric buffers here.*leave symmetric out of --buffers"):
         require_buffers(plan_latency(world_size=2, backend=Backend.NCCL, buffers=(Buffers.SYMMETRIC,)))
 
 

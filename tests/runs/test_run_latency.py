@@ -147,9 +147,8 @@ def test_all_of_standard_output_is_the_verdict(ran: Ran) -> None:
 
 def test_each_case_has_a_line_when_it_is_done(ran: Ran) -> None:
     lines = [line for line in ran.stderr.splitlines() if "rounds" in line]
-    assert ["rsag: 64 KiB float32 sum, cpu: rs_ag_in_pl", "rsag: 1 MiB float32 sum, cpu: rs_ag_in_pla"] == [
-        line[:42] for line in lines
-    ]
+    cases = ["64 KiB float32 sum, cpu x1", "1 MiB float32 sum, cpu x1"]
+    assert [f"rsag: {case}: rs_ag_in_place" for case in cases] == [" ".join(line.split()[:8]) for line in lines]
 
 
 def test_judge_gives_the_same_bytes_again(ran: Ran) -> None:
@@ -277,7 +276,7 @@ def test_a_late_rank_is_seen_as_skew_and_does_not_set_the_direct_arm_apart_from_
 def test_the_cv_gate_gives_a_ratio_only_where_both_are_calm(timed_run: TimedRun) -> None:
     verdict, _ = timed_run(few_rounds(gate=Gate.CV))
     [direct] = rows_of(verdict, ArmRole.DIRECT)
-    for row in (*rows_of(verdict, ArmRole.CANDIDATE), *rows_of(verdict, ArmRole.CONTROL)):
+    for row in rows_of(verdict, ArmRole.CANDIDATE):
         assert row.cv is not None
         assert direct.cv is not None
         calm = max(row.cv, direct.cv) <= 0.05
