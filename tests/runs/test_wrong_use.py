@@ -49,7 +49,10 @@ def refusal(capsys: pytest.CaptureFixture[str], *words: str) -> str:
         (("run", "--seed", "x"), "'x' is not a valid integer"),
         (("run", "--only", "memory", "--preset", "chaptre"), "unknown preset; got 'chaptre'; did you mean chapter?"),
         (("run", "--only", "memory", "--preset", "demo", "--bytes", "1MiB"), "a preset says all of what is timed"),
-        (("run", "--only", "kernels", "--backend", "gloo", "--bytes", "2"), "a payload has at least one element"),
+        (
+            ("run", "--only", "kernels", "--backend", "gloo", "--bytes", "10"),
+            "a size is a multiple of the dtype's; got 10 B",
+        ),
         (("run", "--only", "kernels", "--composition", "peer"), "peer cannot be run here"),
         (
             ("run", "--only", "latency", "--backend", "gloo", "--buffers", "symmetric"),

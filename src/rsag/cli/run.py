@@ -131,8 +131,8 @@ def _run(plan: Plan, directory: Path, started: datetime) -> Verdict:
     try:
         with Progress(plan, console(stderr=True)).live() as progress:
             return lab.run_plan(plan, directory, circumstances, say=progress.say, watch=progress.watch)
-    except BaseException as error:
-        if isinstance(error, Exception) and (directory / PLAN).exists():
+    except BaseException:
+        if (directory / PLAN).exists():
             try_report(directory)
         click.echo(f"rsag: what was recorded is in {directory}", err=True)
         raise

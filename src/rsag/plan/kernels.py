@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from rsag.errors import UsageError
-from rsag.plan.latency import refuse_uncarried
+from rsag.plan.latency import fit, refuse_uncarried
 from rsag.records.execution import KernelsPlan, MarkedArm
 from rsag.records.latency import Case, Clock
 from rsag.records.plan import Backend
 from rsag.reduction import DType, ReduceOp
-from rsag.units import MIB, format_bytes
+from rsag.units import MIB
 
 SIZES = {Backend.GLOO: 4 * MIB, Backend.NCCL: 64 * MIB}
 CALLS = 5
@@ -28,15 +27,10 @@ def plan_kernels(
 ) -> KernelsPlan:
     """AllReduce, and one composition that reaches it, five calls each at `size` bytes or a little less.
 
-    A payload is cut to the next smaller one that divides over the ranks. Raises UsageError for less than one element.
+    A payload is cut to the next smaller one that divides over the ranks. Raises UsageError for what is no multiple of
+    the dtype, and for what no tensors carry.
     """
-    wanted = SIZES[backend] if size is None else size
-    if wanted < dtype.itemsize:
-        raise UsageError(
-            "a payload has at least one element", got=format_bytes(wanted), expected=f"{dtype.itemsize} B or more"
-        )
-    step = dtype.itemsize * world_size
-    fitted = max(wanted // step, 1) * step
+    fitted = fit(SIZES[backend] if size is None else size, dtype, world_size)
     case = Case(bytes=fitted, dtype=dtype, op=op, clock=Clock.EAGER, calls=CALLS)
     refuse_uncarried(case, [composition], world_size)
     return KernelsPlan(

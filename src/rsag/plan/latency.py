@@ -53,7 +53,7 @@ def plan_latency(
     cases = tuple(
         Case(bytes=payload, dtype=dtype, op=op, clock=clock, calls=_calls(payload, clock))
         for clock in dict.fromkeys(CLOCKS[backend] if clocks is None else clocks)
-        for payload in dict.fromkeys(_fit(size, dtype, world_size) for size in wanted)
+        for payload in dict.fromkeys(fit(size, dtype, world_size) for size in wanted)
     )
     _refuse_impossible(cases, chosen, world_size, backend)
     kinds = tuple(dict.fromkeys(buffers))
@@ -89,7 +89,7 @@ def plan_chapter_latency(*, world_size: int, backend: Backend) -> LatencyPlan:
     """The chapter's schedule: 3 warm-ups and 10 cycles in alternating order, one round, its CV gate."""
     clock = Clock.CPU if backend is Backend.GLOO else Clock.EAGER
     cases = tuple(
-        Case(bytes=_fit(size, DType.FLOAT32, world_size), dtype=DType.FLOAT32, op=ReduceOp.SUM, clock=clock, calls=1)
+        Case(bytes=fit(size, DType.FLOAT32, world_size), dtype=DType.FLOAT32, op=ReduceOp.SUM, clock=clock, calls=1)
         for size in CHAPTER_SIZES
     )
     return LatencyPlan(
@@ -136,7 +136,7 @@ def refuse_uncarried(case: Case, compositions: Sequence[str], world_size: int) -
             raise UsageError(f"{one.name} cannot be run here", do=reason)
 
 
-def _fit(size: int, dtype: DType, world_size: int) -> int:
+def fit(size: int, dtype: DType, world_size: int) -> int:
     """`size`, or the next smaller payload that divides over the ranks: the case says which it is."""
     if size <= 0 or size % dtype.itemsize:
         raise UsageError(
