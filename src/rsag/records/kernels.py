@@ -65,6 +65,7 @@ class KernelReasonCode(str, Enum):
     COPY_ENGINE = "copy-engine"
     GRAPHS_NOT_EXPANDED = "graphs-not-expanded"
     NOT_CAPTURED = "not-captured"
+    ROWS_SKIPPED = "rows-skipped"
     NO_DEVICE_KERNELS = "no-device-kernels"
     BACKEND_RAN_OTHER = "backend-ran-other"
     NAME_AND_CALLER_DIFFER = "name-and-caller-differ"
