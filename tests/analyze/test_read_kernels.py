@@ -11,7 +11,6 @@ from rsag.analyze.executed import join
 from rsag.analyze.kernels import read_kernels
 from rsag.records.codec import decode, document
 from rsag.records.kernels import (
-    Agreement,
     Evidence,
     KernelReasonCode,
     KernelsDocument,
@@ -605,24 +604,6 @@ def ranks(*programs: Tracer) -> KernelsDocument:
     for rank, tracer in enumerate(programs):
         tracer.rank = rank
     return read_kernels([tracer.capture() for tracer in programs])
-
-
-def test_ranks_that_ran_the_same_agree() -> None:
-    (row,) = ranks(in_range(RS, AG), in_range(RS, AG)).agreement
-    assert (Agreement.AGREE, 2) == (row.agreement, row.num_ranks)
-
-
-def test_ranks_that_ran_other_things_differ_and_both_are_said() -> None:
-    (row,) = ranks(in_range(RS, AG), in_range(AR)).agreement
-    assert Agreement.DIFFER is row.agreement
-    expected = "rank 0: decomposed (1 all_gather, 1 reduce_scatter); rank 1: single-kernel (1 all_reduce)"
-    assert expected == row.message
-
-
-def test_a_range_that_one_rank_lacks_is_a_difference() -> None:
-    rows = ranks(in_range(AR), in_range(AR, name="other")).agreement
-    assert [Agreement.DIFFER] * 2 == [row.agreement for row in rows]
-    assert "rank 1: not there" in rows[0].message
 
 
 def late(by_us: int) -> Tracer:

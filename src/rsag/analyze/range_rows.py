@@ -35,6 +35,11 @@ class Contents:
             _held(enclosing(ranges, [launch for _, launch in joined.graphs], rule)),
         )
 
+    def without(self, other: Contents) -> Contents:
+        """What each range holds here and not there."""
+        pairs = ((self.executed, other.executed), (self.calls, other.calls), (self.graphs, other.graphs))
+        return Contents(*(_difference(here, there) for here, there in pairs))
+
     def all_executed(self) -> set[int]:
         """What any range holds."""
         return {number for numbers in self.executed.values() for number in numbers}
@@ -48,11 +53,23 @@ def _held(around: Sequence[tuple[int, ...]]) -> dict[int, list[int]]:
     return held
 
 
+def _difference(here: dict[int, list[int]], there: dict[int, list[int]]) -> dict[int, list[int]]:
+    return {span: sorted(set(numbers).difference(there.get(span, ()))) for span, numbers in here.items()}
+
+
 def range_rows(
-    source: int, joined: Joined, ranges: Sequence[Range], contents: Contents, rule: Rule, chosen: Chosen
+    source: int,
+    joined: Joined,
+    ranges: Sequence[Range],
+    contents: Contents,
+    anywhere: Contents,
+    rule: Rule,
+    chosen: Chosen,
 ) -> list[RangeRow]:
-    """The rows of the ranges that hold collectives, or whose time holds some of other threads; in order of time."""
-    anywhere = contents if rule is Rule.ANY_THREAD else Contents.of(joined, ranges, Rule.ANY_THREAD)
+    """The rows of the ranges that hold collectives, or whose time holds some of other threads; in order of time.
+
+    `contents` is by `rule`, `anywhere` by the weaker of the two.
+    """
     places: dict[Place, list[int]] = defaultdict(list)
     for index in sorted(range(len(ranges)), key=lambda index: ranges[index].start_ns):
         places[ranges[index].name, ranges[index].process, ranges[index].thread].append(index)

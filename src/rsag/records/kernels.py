@@ -212,16 +212,22 @@ class SourceRow:
 class Agreement(str, Enum):
     AGREE = "agree"
     DIFFER = "differ"
+    CANNOT_TELL = "cannot-tell"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AgreementRow:
-    """Whether all ranks ran the same in the ranges of one name."""
+    """Whether all ranks did the same in the ranges of one name, or in one group by the calls that dumps hold.
 
-    range: str
+    `message` has the first difference, with what each rank has there. `not_compared` are aspects that some step lacks.
+    """
+
+    range: str | None
+    group: str | None
     num_ranks: int
     agreement: Agreement
     message: str
+    not_compared: tuple[str, ...]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
