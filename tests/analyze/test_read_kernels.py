@@ -19,7 +19,17 @@ from rsag.records.kernels import (
     Structure,
 )
 from rsag.records.protocol import Choice
-from rsag.traces.events import CallSource, Capture, Format, LimitCode, Metadata, OperationKind, Quarantine, RangeKind
+from rsag.traces.events import (
+    CallSource,
+    Capture,
+    Format,
+    LimitCode,
+    Metadata,
+    OperationKind,
+    Origin,
+    Quarantine,
+    RangeKind,
+)
 
 
 def only(tracer: Tracer, rule: Rule = Rule.SAME_THREAD, **more: object) -> RangeRow:
@@ -585,6 +595,33 @@ def test_the_log_gives_algorithm_and_protocol_and_the_name_is_set_against_it() -
     assert (choice,) == row.kernels[0].choices
     message = said(row, KernelReasonCode.NAME_AND_LOG_DIFFER)
     assert "name says RING LL, the library's log says RING SIMPLE" == message
+
+
+@pytest.mark.parametrize(
+    ("log", "said"),
+    [
+        (Origin(library_version="2.20.5+cuda12.4"), "version 2.20.5+cuda12.4 against NCCL 2.28.9"),
+        (Origin(world_size=64), "64 ranks against 2"),
+    ],
+)
+def test_a_log_of_another_run_is_no_word_on_this_one(log: Origin, said: str) -> None:
+    capture = in_range(AR).capture()
+    origin = dataclasses.replace(capture.origin, library_version="NCCL 2.28.9", world_size=2)
+    choice = Choice(function="AllReduce", bytes=4096, algorithm="TREE", protocol="LL128", channels=8)
+    other = Capture(source="other.log", format=Format.NCCL_LOG, choices=(choice,), origin=log)
+    answer = read_kernels([dataclasses.replace(capture, origin=origin), other])
+    assert () == answer.ranges[0].kernels[0].choices
+    assert (f"other.log is the log of another run and is not used: {said}",) == answer.notes
+
+
+def test_the_log_of_the_same_release_and_size_is_used() -> None:
+    capture = in_range(AR).capture()
+    origin = dataclasses.replace(capture.origin, library_version="NCCL 2.28.9", world_size=2)
+    choice = Choice(function="AllReduce", bytes=4096, algorithm="TREE", protocol="LL128", channels=8)
+    log = Origin(library_version="2.28.9+cuda13.0", world_size=2)
+    other = Capture(source="nccl.log", format=Format.NCCL_LOG, choices=(choice,), origin=log)
+    answer = read_kernels([dataclasses.replace(capture, origin=origin), other])
+    assert ((choice,), ()) == (answer.ranges[0].kernels[0].choices, answer.notes)
 
 
 def test_choices_of_one_size_that_differ_are_joined_by_their_order() -> None:

@@ -12,6 +12,7 @@ from rsag.analyze.chosen import Chosen
 from rsag.analyze.dumps import dumps_agreement
 from rsag.analyze.executed import Executed, Joined, join
 from rsag.analyze.kernel_rows import device_rows
+from rsag.analyze.logs import choices_for, unlike_logs
 from rsag.analyze.range_rows import Contents, range_rows
 from rsag.analyze.steps import Instance, Member, instances
 from rsag.analyze.sums import sums_agreement, sums_devices, sums_ranges
@@ -43,7 +44,6 @@ def read_kernels(
     document.
     """
     joined = [join(capture) for capture in captures]
-    choices = [choice for capture in captures for choice in capture.choices]
     range_rows_, device_rows_, left_out = [], [], 0
     steps: dict[Member, dict[str, list[Instance]]] = {}
     for source, one in enumerate(joined):
@@ -52,7 +52,7 @@ def read_kernels(
         contents = by_thread if rule is Rule.SAME_THREAD else by_time
         if one.capture.format in _OF_RANKS:
             steps |= instances(source, one, wanted, by_thread, by_time)
-        chosen = Chosen(choices, one.executed)
+        chosen = Chosen(choices_for(one.capture, captures), one.executed)
         rows = range_rows(source, one, wanted, contents, by_time, rule, chosen)
         summed = [row for row in one.capture.sums if _is_wanted_sum(row, ranges)]
         rows += sums_ranges(source, summed)
@@ -74,7 +74,7 @@ def read_kernels(
             *dumps_agreement(captures),
         ),
         transfers=side_by_side.rows,
-        notes=side_by_side.notes,
+        notes=(*side_by_side.notes, *unlike_logs(captures)),
         quarantine=_quarantine(captures),
     )
 
