@@ -7,10 +7,10 @@ import dataclasses
 import pytest
 
 from captured import Tracer, described
+from rsag.analyze.executed import join
 from rsag.analyze.kernels import read_kernels
 from rsag.records.codec import decode, document
 from rsag.records.kernels import (
-    Agreement,
     Evidence,
     KernelReasonCode,
     KernelsDocument,
@@ -19,7 +19,17 @@ from rsag.records.kernels import (
     Structure,
 )
 from rsag.records.protocol import Choice
-from rsag.traces.events import CallSource, Capture, Format, LimitCode, Metadata, OperationKind, RangeKind
+from rsag.traces.events import (
+    CallSource,
+    Capture,
+    Format,
+    LimitCode,
+    Metadata,
+    OperationKind,
+    Origin,
+    Quarantine,
+    RangeKind,
+)
 
 
 def only(tracer: Tracer, rule: Rule = Rule.SAME_THREAD, **more: object) -> RangeRow:
@@ -144,12 +154,21 @@ def test_devices_of_one_process_are_counted_each_by_itself() -> None:
     assert {"all_reduce": 10} == answer.kernels_in("direct")
 
 
+def group_end(tracer: Tracer, *kernels: str, devices: tuple[int, ...] = (0,)) -> None:
+    """The end of a group, which launches its kernels, on each of the devices."""
+    end = tracer.tick()
+    for device in devices:
+        for kernel in kernels:
+            tracer.launch(kernel, device=device)
+    tracer.record(CallSource.LIBRARY, Metadata(collective="ncclGroupEnd"), end)
+
+
 def test_a_group_of_four_in_one_kernel_is_grouped() -> None:
     tracer = Tracer()
     start = tracer.tick()
     for _ in range(4):
         tracer.call("reduce_scatter")
-    tracer.launch("reduce_scatter")
+    group_end(tracer, "reduce_scatter")
     tracer.mark("step", start)
     row = only(tracer)
     assert (Structure.GROUPED, {"reduce_scatter": 1}, {"reduce_scatter": 4}) == (
@@ -167,7 +186,117 @@ def test_a_coalesced_call_is_a_group_of_a_size_that_is_not_known() -> None:
     tracer.call("all_gather", "all_gather", metadata=coalesced)
     tracer.mark("step", start)
     row = only(tracer)
-    assert (Structure.SINGLE_KERNEL, {KernelReasonCode.COALESCED}) == (row.structure, codes(row))
+    assert (Structure.GROUPED, {KernelReasonCode.COALESCED}) == (row.structure, codes(row))
+
+
+@pytest.mark.parametrize(("num_within", "expected"), [(1, Structure.SINGLE_KERNEL), (3, Structure.GROUPED)])
+def test_a_coalesced_call_of_a_known_size_is_what_its_size_says(num_within: int, expected: Structure) -> None:
+    tracer = Tracer()
+    start, call = tracer.tick(), tracer.tick()
+    for _ in range(num_within):
+        tracer.record(CallSource.LIBRARY, Metadata(collective="ncclAllGather"), tracer.tick())
+    tracer.launch("all_gather")
+    tracer.record(CallSource.C10D, Metadata(collective="c10d::allgather_into_tensor_coalesced_"), call)
+    tracer.mark("step", start)
+    row = only(tracer)
+    assert (expected, num_within) == (row.structure, row.calls["all_gather"])
+    assert KernelReasonCode.COALESCED not in codes(row)
+
+
+def test_calls_of_one_range_are_not_given_to_a_kernel_of_a_later_one() -> None:
+    tracer = Tracer()
+    start = tracer.tick()
+    tracer.call("all_reduce")
+    tracer.mark("capture", start)
+    start = tracer.tick()
+    tracer.launch("all_reduce")
+    tracer.mark("serve", start)
+    captured, served = read_kernels([tracer.capture()]).ranges
+    assert (Structure.NO_KERNEL, Structure.SINGLE_KERNEL) == (captured.structure, served.structure)
+    assert (Evidence.NAMES, {}) == (served.evidence, served.calls)
+
+
+def test_calls_of_one_range_are_no_members_of_a_group_in_a_later_one() -> None:
+    tracer = Tracer()
+    start = tracer.tick()
+    tracer.call("all_reduce")
+    tracer.mark("capture", start)
+    start = tracer.tick()
+    tracer.call("all_reduce")
+    group_end(tracer, "all_reduce")
+    tracer.mark("serve", start)
+    _, served = read_kernels([tracer.capture()]).ranges
+    assert (Structure.SINGLE_KERNEL, {"all_reduce": 1}) == (served.structure, served.calls)
+
+
+@pytest.mark.parametrize("between", ["kernel", "group", "graph"])
+def test_calls_before_another_launch_are_no_members_of_a_group_after_it(between: str) -> None:
+    tracer = Tracer()
+    tracer.call("all_reduce")
+    if between == "kernel":
+        tracer.call("all_reduce", "all_reduce")
+    elif between == "graph":
+        tracer.launch("all_reduce", api="cudaGraphLaunch")
+    else:
+        group_end(tracer)
+    tracer.call("all_reduce")
+    group_end(tracer, "all_reduce")
+    last = join(tracer.capture()).executed[-1]
+    assert 1 == len(last.calls)
+
+
+def test_a_kernel_that_is_no_part_of_the_library_is_not_given_the_calls_of_its_group() -> None:
+    tracer = Tracer()
+    tracer.call("all_reduce")
+    group_end(tracer, "deep_ep::intranode::dispatch<8>(int*)")
+    (one,) = join(tracer.capture()).executed
+    assert () == one.calls
+
+
+def test_a_graph_s_kernels_and_copies_are_no_part_of_a_group() -> None:
+    tracer = Tracer()
+    tracer.call("all_gather")
+    end = tracer.tick()
+    tracer.launch("all_gather", api="cudaGraphLaunch")
+    tracer.launch("Memcpy PtoP", kind=OperationKind.COPY)
+    tracer.record(CallSource.LIBRARY, Metadata(collective="ncclGroupEnd"), end)
+    assert [(), ()] == [one.calls for one in join(tracer.capture()).executed]
+
+
+def group_over_devices(*asked: str) -> Tracer:
+    tracer = Tracer()
+    start = tracer.tick()
+    for collective in asked:
+        tracer.record(CallSource.LIBRARY, Metadata(collective=collective), tracer.tick())
+    group_end(tracer, "all_reduce", devices=(0, 1))
+    tracer.mark("step", start)
+    return tracer
+
+
+def test_a_group_s_calls_are_dealt_to_its_devices_kind_by_kind() -> None:
+    asked = ("ncclAllReduce", "ncclAllReduce", "ncclReduceScatter", "ncclReduceScatter")
+    joined = join(group_over_devices(*asked).capture())
+    kinds = [[joined.asked[index].collective for index in one.calls] for one in joined.executed]
+    assert [["all_reduce", "reduce_scatter"]] * 2 == kinds
+
+
+def test_a_group_that_cannot_be_the_same_on_each_device_is_dealt_to_none() -> None:
+    answer = read_kernels([group_over_devices("ncclAllReduce", "ncclReduceScatter", "ncclReduceScatter").capture()])
+    assert {(Structure.MIXED, Evidence.NAMES)} == {(row.structure, row.evidence) for row in answer.ranges}
+    assert all(KernelReasonCode.CALLS_WITHOUT_KERNEL in codes(row) for row in answer.ranges)
+
+
+def test_which_kernel_of_a_group_ran_which_call_is_not_guessed() -> None:
+    tracer = Tracer()
+    start = tracer.tick()
+    tracer.call("all_reduce")
+    tracer.call("reduce_scatter")
+    group_end(tracer, "reduce_scatter", "all_reduce")
+    tracer.mark("step", start)
+    row = only(tracer)
+    assert Structure.CANNOT_TELL is row.structure
+    expected = "2 collectives ran as 2 kernels of one group: which ran which is not recorded"
+    assert expected == said(row, KernelReasonCode.GROUP)
 
 
 def test_the_library_s_own_ranges_tell_how_large_a_group_was() -> None:
@@ -316,10 +445,45 @@ def test_a_reduce_scatter_kernel_with_an_all_gather_by_copies_is_decomposed() ->
     assert {KernelReasonCode.COPY_ENGINE} == codes(row)
 
 
+def gathered(*copies: str, size: int = 3) -> Tracer:
+    tracer = Tracer()
+    start = tracer.tick()
+    metadata = described("all_gather", size=size)
+    tracer.call("all_gather", *copies, kind=OperationKind.COPY, metadata=metadata)
+    tracer.mark("step", start)
+    return tracer
+
+
+def test_copies_within_one_device_move_nothing_between_ranks() -> None:
+    assert Structure.NO_KERNEL is only(gathered("Memcpy DtoD", "Memcpy DtoD")).structure
+
+
+def test_fewer_copies_than_there_are_peers_are_no_all_gather() -> None:
+    assert Structure.NO_KERNEL is only(gathered("Memcpy PtoP", size=3)).structure
+    assert Structure.COPY_ENGINE is only(gathered("Memcpy PtoP", size=2)).structure
+
+
+def test_copies_where_a_row_was_skipped_may_have_had_a_kernel() -> None:
+    row = only(gathered("Memcpy PtoP", "Memcpy PtoP"), quarantine=Quarantine(num_skipped=1, num_seen=9))
+    assert Structure.CANNOT_TELL is row.structure
+    assert "among the 1 row" in said(row, KernelReasonCode.ROWS_SKIPPED)
+
+
+def test_a_call_with_local_copies_alone_has_no_kernel_of_its_own() -> None:
+    tracer = Tracer()
+    start = tracer.tick()
+    tracer.call("all_reduce", "all_reduce")
+    tracer.call("all_gather", "Memcpy DtoD", kind=OperationKind.COPY)
+    tracer.mark("step", start)
+    row = only(tracer)
+    assert Structure.MIXED is row.structure
+    assert "1 all_gather" in said(row, KernelReasonCode.CALLS_WITHOUT_KERNEL)
+
+
 def test_copies_cannot_reduce() -> None:
     tracer = Tracer()
     start = tracer.tick()
-    tracer.call("all_reduce", "Memcpy DtoD", kind=OperationKind.COPY)
+    tracer.call("all_reduce", "Memcpy PtoP", kind=OperationKind.COPY)
     tracer.mark("step", start)
     assert Structure.NO_KERNEL is only(tracer).structure
 
@@ -353,7 +517,37 @@ def test_instances_that_differ_are_the_finding() -> None:
     row = only(tracer)
     assert Structure.MIXED is row.structure
     message = said(row, KernelReasonCode.INSTANCES_DIFFER)
-    assert "instances of the range differ: 1 single-kernel, 1 decomposed" == message
+    expected = "1 single-kernel of all_reduce, 1 decomposed of all_gather and reduce_scatter"
+    assert f"instances of the range differ: {expected}" == message
+
+
+def test_instances_of_one_kernel_each_that_ran_different_collectives_differ() -> None:
+    tracer = in_range(AR)
+    start = tracer.tick()
+    tracer.call("broadcast", "broadcast")
+    tracer.mark("step", start)
+    row = only(tracer)
+    assert Structure.MIXED is row.structure
+    assert "1 single-kernel of broadcast" in said(row, KernelReasonCode.INSTANCES_DIFFER)
+
+
+def test_the_evidence_of_instances_is_that_of_the_weakest() -> None:
+    tracer = in_range(AR)
+    start = tracer.tick()
+    tracer.launch("all_reduce")
+    tracer.mark("step", start)
+    assert Evidence.NAMES is only(tracer).evidence
+
+
+def test_a_group_of_one_is_no_reason_where_other_instances_ran_kernels() -> None:
+    tracer = Tracer()
+    for kernels in (["all_reduce"], []):
+        start = tracer.tick()
+        tracer.call("all_reduce", *kernels, metadata=described("all_reduce", size=None))
+        tracer.mark("step", start)
+    row = only(tracer)
+    assert Structure.MIXED is row.structure
+    assert KernelReasonCode.GROUP_OF_ONE not in codes(row)
 
 
 def gloo(*pairs: tuple[str, str]) -> Tracer:
@@ -403,6 +597,33 @@ def test_the_log_gives_algorithm_and_protocol_and_the_name_is_set_against_it() -
     assert "name says RING LL, the library's log says RING SIMPLE" == message
 
 
+@pytest.mark.parametrize(
+    ("log", "said"),
+    [
+        (Origin(library_version="2.20.5+cuda12.4"), "version 2.20.5+cuda12.4 against NCCL 2.28.9"),
+        (Origin(world_size=64), "64 ranks against 2"),
+    ],
+)
+def test_a_log_of_another_run_is_no_word_on_this_one(log: Origin, said: str) -> None:
+    capture = in_range(AR).capture()
+    origin = dataclasses.replace(capture.origin, library_version="NCCL 2.28.9", world_size=2)
+    choice = Choice(function="AllReduce", bytes=4096, algorithm="TREE", protocol="LL128", channels=8)
+    other = Capture(source="other.log", format=Format.NCCL_LOG, choices=(choice,), origin=log)
+    answer = read_kernels([dataclasses.replace(capture, origin=origin), other])
+    assert () == answer.ranges[0].kernels[0].choices
+    assert (f"other.log is the log of another run and is not used: {said}",) == answer.notes
+
+
+def test_the_log_of_the_same_release_and_size_is_used() -> None:
+    capture = in_range(AR).capture()
+    origin = dataclasses.replace(capture.origin, library_version="NCCL 2.28.9", world_size=2)
+    choice = Choice(function="AllReduce", bytes=4096, algorithm="TREE", protocol="LL128", channels=8)
+    log = Origin(library_version="2.28.9+cuda13.0", world_size=2)
+    other = Capture(source="nccl.log", format=Format.NCCL_LOG, choices=(choice,), origin=log)
+    answer = read_kernels([dataclasses.replace(capture, origin=origin), other])
+    assert ((choice,), ()) == (answer.ranges[0].kernels[0].choices, answer.notes)
+
+
 def test_choices_of_one_size_that_differ_are_joined_by_their_order() -> None:
     choices = tuple(
         Choice(function="ReduceScatter", bytes=2048, algorithm="RING", protocol=protocol, channels=1)
@@ -420,24 +641,6 @@ def ranks(*programs: Tracer) -> KernelsDocument:
     for rank, tracer in enumerate(programs):
         tracer.rank = rank
     return read_kernels([tracer.capture() for tracer in programs])
-
-
-def test_ranks_that_ran_the_same_agree() -> None:
-    (row,) = ranks(in_range(RS, AG), in_range(RS, AG)).agreement
-    assert (Agreement.AGREE, 2) == (row.agreement, row.num_ranks)
-
-
-def test_ranks_that_ran_other_things_differ_and_both_are_said() -> None:
-    (row,) = ranks(in_range(RS, AG), in_range(AR)).agreement
-    assert Agreement.DIFFER is row.agreement
-    expected = "rank 0: decomposed (1 all_gather, 1 reduce_scatter); rank 1: single-kernel (1 all_reduce)"
-    assert expected == row.message
-
-
-def test_a_range_that_one_rank_lacks_is_a_difference() -> None:
-    rows = ranks(in_range(AR), in_range(AR, name="other")).agreement
-    assert [Agreement.DIFFER] * 2 == [row.agreement for row in rows]
-    assert "rank 1: not there" in rows[0].message
 
 
 def late(by_us: int) -> Tracer:

@@ -26,7 +26,7 @@ def run(capsys: pytest.CaptureFixture[str], *arguments: object) -> tuple[int, st
 def test_two_ranks_are_read_together(capsys: pytest.CaptureFixture[str]) -> None:
     code, out, err = run(capsys, *EAGER)
     assert (0, "") == (code, err)
-    assert "both ranks ran the same in direct, decomposed" in out
+    assert "both ranks: the same collectives in the same order in direct, decomposed" in out
 
 
 def test_json_is_the_document_and_nothing_else(capsys: pytest.CaptureFixture[str]) -> None:

@@ -42,7 +42,7 @@ def test_ranks_that_say_the_same_share_a_row() -> None:
     text = printed(answer(program(0), program(1)))
     assert 1 == text.count("direct   ")
     assert "ranks 0, 1, device 0" in text
-    assert "both ranks ran the same in direct, decomposed" in text
+    assert "both ranks: the same collectives in the same order in direct, decomposed" in text
 
 
 def test_files_that_differ_in_their_rank_only_share_a_heading() -> None:
@@ -52,7 +52,7 @@ def test_files_that_differ_in_their_rank_only_share_a_heading() -> None:
 
 def test_ranks_that_differ_have_rows_of_their_own_and_the_difference_is_said() -> None:
     text = printed(answer(program(0), program(1, num_all_reduces=4)))
-    assert "ranks differ in direct: rank 0: single-kernel (5 all_reduce); rank 1: single-kernel (4 all_reduce)" in text
+    assert "ranks differ in direct: at position 4 rank 0: all_reduce of 1,024 Float in a group of 2" in text
     assert "waiting is not told from transfer in group 0 (0, 1)" in text
 
 

@@ -26,8 +26,8 @@ _ASKING = (CallSource.C10D, CallSource.PARAM_COMMS, CallSource.FLIGHT_RECORDER, 
 class Asked:
     """One collective as its caller asked for it; `collective` is None for a record that does not say which.
 
-    `count` is above 1 where the library's own ranges show several calls of this kind within it. `is_coalesced`: it may
-    be for several tensors, and their number is not known. `is_group_end`: it only starts what was asked for before.
+    `count` is what the library's own ranges show within it, else 1. `is_coalesced`: it may be for several tensors, and
+    their number is not known. `is_group_end`: it only starts what was asked for before.
     `ran_as` and `host_backend` are set where a backend's own thread has a record of it: such a backend has no kernels.
     """
 
@@ -105,7 +105,7 @@ def _asked(nest: list[Call]) -> Asked:
         end_ns=outer.end_ns,
         rank=outer.rank,
         count=max(1, within) if collective not in (*P2P, ALL_TO_ALL) else 1,
-        is_coalesced=within < 2 and any("coalesced" in (call.metadata.collective or "") for call in nest),
+        is_coalesced=not within and any("coalesced" in (call.metadata.collective or "") for call in nest),
         is_group_end=collective is None and any(is_group_end(call.metadata.collective) for call in nest),
     )
 

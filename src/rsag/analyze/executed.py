@@ -2,23 +2,28 @@
 
 from __future__ import annotations
 
+from bisect import bisect_left, bisect_right
 from collections import defaultdict
-from collections.abc import Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from rsag.analyze.asked import Asked, asked_for
 from rsag.analyze.attribution import Launches, enclosing
 from rsag.analyze.words import name_claims, name_says, runs_as, word
 from rsag.records.kernels import Rule
-from rsag.traces.events import Capture, DeviceOperation, GraphLaunch, Launch, Metadata, OperationKind
+from rsag.traces.events import Capture, DeviceOperation, GraphLaunch, Launch, Metadata, OperationKind, RangeKind
+from rsag.traces.kernel_names import Naming, decode
+
+_KERNEL = OperationKind.KERNEL
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Executed:
     """One kernel or copy, and the process that launched it, where the file tells or has only one.
 
-    `calls` are the indices of the calls that it ran: none where no record says, several in a group. `collective` is
-    the caller's word, else the name's; None where neither tells.
+    `calls` are the indices of the calls that it ran: none where no record says, several in a group, all of which each
+    of its kernels has where it is not known which ran which. `collective` is the caller's word, else the name's; None
+    where neither tells.
     """
 
     operation: DeviceOperation
@@ -49,7 +54,7 @@ def join(capture: Capture) -> Joined:
         key=lambda pair: (pair[1].start_ns if pair[1] else pair[0].start_ns, pair[0].start_ns),
     )
     around = enclosing(asked, [launch for _, launch in operations], Rule.SAME_THREAD)
-    calls = _with_groups(asked, operations, [_innermost(indices, asked) for indices in around])
+    calls = _with_groups(capture, asked, operations, around)
     processes = {launch.process for launch in capture.launches} | {span.process for span in capture.ranges}
     alone = processes.pop() if len(processes) == 1 else None
     return Joined(
@@ -68,76 +73,107 @@ def _innermost(indices: tuple[int, ...], asked: Sequence[Asked]) -> tuple[int, .
     return (named[-1],) if named else ()
 
 
-@dataclass(slots=True)
-class _Batch:
-    """Calls that launched nothing themselves, and the kernels that were launched after the last of them."""
-
-    calls: list[int]
-    kernels: list[int]
-
-
 def _with_groups(
+    capture: Capture,
     asked: Sequence[Asked],
     operations: Sequence[tuple[DeviceOperation, Launch | None]],
-    calls: list[tuple[int, ...]],
+    around: Sequence[tuple[int, ...]],
 ) -> list[tuple[int, ...]]:
-    """The calls of each operation; kernels that lie in no call run those made before them on their thread.
+    """The calls of each operation: the one that its launch lies in, or those of the group that this launch ends.
 
-    So a group is seen: its calls launch nothing, and its kernels are launched where it ends. A graph's kernels were
-    not asked for by the calls before the replay.
+    The calls of a group launch nothing; its kernels are launched within the call that ends it. Kernels that lie in
+    neither stand for themselves: calls that launched nothing may have been recorded into a graph, or never have run.
     """
-    pending = _without_launch(asked, calls)
-    batches: list[_Batch] = []
-    last: dict[tuple[int, int], _Batch] = {}
+    calls = [_innermost(indices, asked) for indices in around]
+    groups: dict[int, list[int]] = defaultdict(list)
     for position, (operation, launch) in enumerate(operations):
-        if launch is None or launch.is_graph or operation.kind is OperationKind.COPY:
-            continue
-        thread = (launch.process, launch.thread)
-        before = _take_before(launch.start_ns, pending[thread], asked)
-        if before or calls[position]:
-            last[thread] = _Batch(calls=[] if calls[position] else before, kernels=[])
-            batches.append(last[thread])
-        if not calls[position] and thread in last and _may_run(operation, last[thread].calls, asked):
-            last[thread].kernels.append(position)
-    for batch in batches:
-        for position, share in zip(batch.kernels, _shares(batch.calls, len(batch.kernels))):
-            calls[position] = share
+        ends = [index for index in around[position] if asked[index].is_group_end]
+        is_kernel = operation.kind is _KERNEL and launch is not None and not launch.is_graph
+        if ends and is_kernel and not calls[position]:
+            groups[ends[-1]].append(position)
+    if groups:
+        kernels_of = [(launch, calls[i]) for i, (one, launch) in enumerate(operations) if one.kind is _KERNEL]
+        members = _members(capture, asked, kernels_of, groups)
+        for end, positions in groups.items():
+            kernels = {position: operations[position][0] for position in positions}
+            for position, share in _shares(members[end], kernels, asked).items():
+                calls[position] = share
     return calls
 
 
-def _without_launch(
-    asked: Sequence[Asked], calls: Sequence[tuple[int, ...]]
-) -> dict[tuple[int | None, int | None], list[int]]:
-    """The calls of each thread that launched nothing and had something to launch, the first one last."""
-    launched = {index for indices in calls for index in indices}
-    pending: dict[tuple[int | None, int | None], list[int]] = defaultdict(list)
+def _members(
+    capture: Capture,
+    asked: Sequence[Asked],
+    launched: Sequence[tuple[Launch | None, tuple[int, ...]]],
+    ends: Iterable[int],
+) -> dict[int, list[int]]:
+    """The calls of each group, by the call that ends it: those on its thread, in the same marks, that launched nothing
+    since anything was launched there or another group ended."""
+    marks = enclosing([span for span in capture.ranges if span.kind is RangeKind.MARK], asked, Rule.SAME_THREAD)
+    ran = {index for _, calls in launched for index in calls}
+    bounds: dict[tuple[int | None, int | None], list[int]] = defaultdict(list)
+    waiting: dict[tuple[int | None, int | None], list[int]] = defaultdict(list)
+    for launch in [*(one for one in capture.launches if one.is_graph), *(one for one, _ in launched if one)]:
+        bounds[launch.process, launch.thread].append(launch.start_ns)
     for index, call in enumerate(asked):
-        if call.is_collective and index not in launched and not call.needs_no_kernel:
-            pending[call.process, call.thread].append(index)
-    for indices in pending.values():
-        indices.sort(key=lambda index: asked[index].start_ns or 0, reverse=True)
-    return pending
+        if call.is_group_end:
+            bounds[call.process, call.thread].append(call.end_ns or 0)
+        elif call.is_collective and index not in ran and not call.needs_no_kernel:
+            waiting[call.process, call.thread].append(index)
+    for bounds_there in bounds.values():
+        bounds_there.sort()
+    starts = {thread: [asked[index].start_ns or 0 for index in indices] for thread, indices in waiting.items()}
+    members: dict[int, list[int]] = {}
+    for end in ends:
+        thread, start = (asked[end].process, asked[end].thread), asked[end].start_ns or 0
+        before = bisect_right(bounds[thread], start)
+        since = bounds[thread][before - 1] if before else 0
+        began = starts.get(thread, [])
+        there = waiting[thread][bisect_left(began, since) : bisect_left(began, start)]
+        members[end] = [index for index in there if marks[index] == marks[end]]
+    return members
 
 
-def _take_before(time_ns: int, pending: list[int], asked: Sequence[Asked]) -> list[int]:
-    taken = []
-    while pending and (asked[pending[-1]].end_ns or 0) <= time_ns:
-        taken.append(pending.pop())
-    return taken
+def _shares(
+    calls: Sequence[int], kernels: Mapping[int, DeviceOperation], asked: Sequence[Asked]
+) -> dict[int, tuple[int, ...]]:
+    """The calls of a group for each of its kernels, by position: on each device the same, for every device takes part.
+
+    Where calls do not come to the same on each device, no kernel has any. Where a device ran as many kernels as it was
+    asked for and their names fit in order, each has its own; else each of them has all that its device was asked for.
+    """
+    devices: dict[int, list[int]] = defaultdict(list)
+    for position, operation in kernels.items():
+        devices[operation.device].append(position)
+    alike: dict[tuple[str | None, Metadata], list[int]] = defaultdict(list)
+    for index in calls:
+        alike[asked[index].collective, asked[index].metadata].append(index)
+    if any(len(indices) % len(devices) for indices in alike.values()):
+        return {}
+    shares: dict[int, tuple[int, ...]] = {}
+    for number, positions in enumerate(devices.values()):
+        share = sorted(index for indices in alike.values() for index in indices[number :: len(devices)])
+        fitting = [one for one in positions if any(_may_run(kernels[one], asked[index]) for index in share)]
+        if len(fitting) == len(share) and all(_may_run(kernels[one], asked[i]) for one, i in zip(fitting, share)):
+            shares.update((one, (index,)) for one, index in zip(fitting, share))
+        else:
+            shares.update((one, tuple(share)) for one in fitting)
+    return shares
 
 
-def _shares(calls: Sequence[int], num_kernels: int) -> list[tuple[int, ...]]:
-    """The calls in order over the kernels, as evenly as they go: a group on two devices asks each for half of it."""
-    ends = [len(calls) * (kernel + 1) // num_kernels for kernel in range(num_kernels)]
-    if len(calls) < num_kernels:
-        ends = [min(kernel + 1, len(calls)) for kernel in range(num_kernels)]
-    return [tuple(calls[start:end]) for start, end in zip([0, *ends], ends)]
-
-
-def _may_run(operation: DeviceOperation, calls: Sequence[int], asked: Sequence[Asked]) -> bool:
-    """Whether one of the calls is what the kernel's name says; a name that says nothing may be any of them."""
+def _may_run(operation: DeviceOperation, call: Asked) -> bool:
+    """Whether the call is what the kernel's name says; an entry point of NCCL's for anything may run any call."""
     said = name_says(operation.name)
-    return bool(calls) and (said is None or any(runs_as(said, asked[index].collective) for index in calls))
+    if said is not None:
+        return runs_as(said, call.collective)
+    decoded = decode(operation.name)
+    return decoded is not None and decoded.naming is not Naming.FOREIGN
+
+
+def _common(descriptions: Sequence[Metadata]) -> Metadata:
+    """What all of them say."""
+    values = {name: {getattr(one, name) for one in descriptions} for name in Metadata.__dataclass_fields__}
+    return Metadata(**{name: there.pop() for name, there in values.items() if len(there) == 1})
 
 
 def _executed(
@@ -147,9 +183,10 @@ def _executed(
     asked: Sequence[Asked],
     only_process: int | None,
 ) -> Executed:
-    asked_metadata = asked[calls[0]].metadata if calls else Metadata()
+    asked_metadata = _common([asked[index].metadata for index in calls])
     metadata = operation.metadata or asked_metadata
-    caller = word(metadata.collective) or word(asked_metadata.collective)
+    kinds = {asked[index].collective for index in calls}
+    caller = word(metadata.collective) or (kinds.pop() if len(kinds) == 1 else None)
     process = launch.process if launch is not None else operation.process
     return Executed(
         operation=operation,
@@ -158,5 +195,5 @@ def _executed(
         calls=calls,
         metadata=metadata,
         collective=caller or name_claims(operation.name),
-        from_caller=caller is not None,
+        from_caller=caller is not None or bool(calls),
     )

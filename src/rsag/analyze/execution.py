@@ -9,7 +9,7 @@ from typing import NamedTuple
 from rsag.analyze.kernels import read_kernels
 from rsag.errors import UsageError
 from rsag.records.execution import BoundaryRow, Counted, ExecutionRow, KernelsPlan, NativeProbe, Probe
-from rsag.records.kernels import ProbeVerdict, RangeRow
+from rsag.records.kernels import Agreement, ProbeVerdict, RangeRow
 from rsag.records.latency import ArmRole, PredictionOutcome, TimedArm
 from rsag.records.plan import Plan
 from rsag.records.protocol import Choice, Protocols
@@ -101,7 +101,7 @@ def _of_ranks(
     document = read_kernels([*captures, *choices])
     found = [row for row in document.ranges if row.range in kernels.ranges]
     reasons = [] if complete else ["records are missing"]
-    reasons += [row.message for row in document.agreement if row.agreement.value == "differ"]
+    reasons += [f"{row.range}: {row.message}" for row in document.agreement if row.agreement is not Agreement.AGREE]
     return _verdict(plan, kernels, Probe.RANKS, found, reasons)
 
 

@@ -9,10 +9,13 @@ from fnmatch import fnmatchcase
 from rsag.analyze.agreement import agreement
 from rsag.analyze.asked import Asked
 from rsag.analyze.chosen import Chosen
+from rsag.analyze.dumps import dumps_agreement
 from rsag.analyze.executed import Executed, Joined, join
 from rsag.analyze.kernel_rows import device_rows
+from rsag.analyze.logs import choices_for, unlike_logs
 from rsag.analyze.range_rows import Contents, range_rows
-from rsag.analyze.sums import sums_devices, sums_ranges
+from rsag.analyze.steps import Instance, Member, instances
+from rsag.analyze.sums import sums_agreement, sums_devices, sums_ranges
 from rsag.analyze.transfers import Transfers, transfers
 from rsag.records.kernels import (
     CallRow,
@@ -25,7 +28,10 @@ from rsag.records.kernels import (
     SourceRow,
 )
 from rsag.records.protocol import Choice
-from rsag.traces.events import Capture, OperationKind, Range, RangeKind, SummedKernels
+from rsag.traces.events import Capture, Format, OperationKind, Range, RangeKind, SummedKernels
+
+# The formats that hold what a rank did in its ranges; logs, sums and dumps hold less.
+_OF_RANKS = (Format.KINETO, Format.NSYS_SQLITE)
 
 
 def read_kernels(
@@ -38,13 +44,16 @@ def read_kernels(
     document.
     """
     joined = [join(capture) for capture in captures]
-    choices = [choice for capture in captures for choice in capture.choices]
     range_rows_, device_rows_, left_out = [], [], 0
+    steps: dict[Member, dict[str, list[Instance]]] = {}
     for source, one in enumerate(joined):
         wanted = [span for span in one.capture.ranges if _is_wanted(span, ranges)]
-        contents = Contents.of(one, wanted, rule)
-        chosen = Chosen(choices, one.executed)
-        rows = range_rows(source, one, wanted, contents, rule, chosen)
+        by_thread, by_time = (Contents.of(one, wanted, each) for each in (Rule.SAME_THREAD, Rule.ANY_THREAD))
+        contents = by_thread if rule is Rule.SAME_THREAD else by_time
+        if one.capture.format in _OF_RANKS:
+            steps |= instances(source, one, wanted, by_thread, by_time)
+        chosen = Chosen(choices_for(one.capture, captures), one.executed)
+        rows = range_rows(source, one, wanted, contents, by_time, rule, chosen)
         summed = [row for row in one.capture.sums if _is_wanted_sum(row, ranges)]
         rows += sums_ranges(source, summed)
         range_rows_ += rows
@@ -59,9 +68,13 @@ def read_kernels(
         ranges=tuple(range_rows_),
         ranges_left_out=left_out,
         devices=tuple(device_rows_),
-        agreement=agreement(range_rows_, [capture.origin.rank for capture in captures]),
+        agreement=(
+            *agreement(steps, [capture.origin.rank for capture in captures]),
+            *sums_agreement(captures),
+            *dumps_agreement(captures),
+        ),
         transfers=side_by_side.rows,
-        notes=side_by_side.notes,
+        notes=(*side_by_side.notes, *unlike_logs(captures)),
         quarantine=_quarantine(captures),
     )
 

@@ -35,6 +35,11 @@ class Contents:
             _held(enclosing(ranges, [launch for _, launch in joined.graphs], rule)),
         )
 
+    def without(self, other: Contents) -> Contents:
+        """What each range holds here and not there."""
+        pairs = ((self.executed, other.executed), (self.calls, other.calls), (self.graphs, other.graphs))
+        return Contents(*(_difference(here, there) for here, there in pairs))
+
     def all_executed(self) -> set[int]:
         """What any range holds."""
         return {number for numbers in self.executed.values() for number in numbers}
@@ -48,18 +53,29 @@ def _held(around: Sequence[tuple[int, ...]]) -> dict[int, list[int]]:
     return held
 
 
+def _difference(here: dict[int, list[int]], there: dict[int, list[int]]) -> dict[int, list[int]]:
+    return {span: sorted(set(numbers).difference(there.get(span, ()))) for span, numbers in here.items()}
+
+
 def range_rows(
-    source: int, joined: Joined, ranges: Sequence[Range], contents: Contents, rule: Rule, chosen: Chosen
+    source: int,
+    joined: Joined,
+    ranges: Sequence[Range],
+    contents: Contents,
+    anywhere: Contents,
+    rule: Rule,
+    chosen: Chosen,
 ) -> list[RangeRow]:
-    """The rows of the ranges that hold collectives, or whose time holds some of other threads; in order of time."""
-    anywhere = contents if rule is Rule.ANY_THREAD else Contents.of(joined, ranges, Rule.ANY_THREAD)
-    has_device_rows = LimitCode.NO_DEVICE_ROWS not in {limit.code for limit in joined.capture.limits}
+    """The rows of the ranges that hold collectives, or whose time holds some of other threads; in order of time.
+
+    `contents` is by `rule`, `anywhere` by the weaker of the two.
+    """
     places: dict[Place, list[int]] = defaultdict(list)
     for index in sorted(range(len(ranges)), key=lambda index: ranges[index].start_ns):
         places[ranges[index].name, ranges[index].process, ranges[index].thread].append(index)
     rows = []
     for place, indices in places.items():
-        helds = [_instance(joined, contents, index, has_device_rows) for index in indices]
+        helds = instances(joined, contents, indices)
         kernels = [joined.executed[number] for number in _others(indices, anywhere.executed, contents.executed)]
         calls = [joined.asked[number] for number in _others(indices, anywhere.calls, contents.calls)]
         num_calls = sum(call.count for call in calls if call.is_collective)
@@ -77,7 +93,14 @@ def _others(indices: Iterable[int], anywhere: dict[int, list[int]], own: dict[in
     return there - {number for index in indices for number in own.get(index, ())}
 
 
-def _instance(joined: Joined, contents: Contents, index: int, has_device_rows: bool) -> Held:
+def instances(joined: Joined, contents: Contents, indices: Sequence[int]) -> list[Held]:
+    """What each instance of a range holds, by the indices of the instances."""
+    has_device_rows = LimitCode.NO_DEVICE_ROWS not in {limit.code for limit in joined.capture.limits}
+    ran = any(is_kernel(joined.executed[number]) for index in indices for number in contents.executed.get(index, ()))
+    return [_instance(joined, contents, index, has_device_rows, ran) for index in indices]
+
+
+def _instance(joined: Joined, contents: Contents, index: int, has_device_rows: bool, others_ran: bool) -> Held:
     executed = [joined.executed[number] for number in contents.executed.get(index, ())]
     held = set(contents.calls.get(index, ())) | {number for one in executed for number in one.calls}
     return Held(
@@ -85,6 +108,8 @@ def _instance(joined: Joined, contents: Contents, index: int, has_device_rows: b
         executed=tuple(executed),
         graphs=tuple(joined.graphs[number][0] for number in contents.graphs.get(index, ())),
         has_device_rows=has_device_rows,
+        num_skipped=joined.capture.quarantine.num_skipped,
+        others_ran=others_ran,
         backend=joined.capture.origin.backend,
     )
 
@@ -113,7 +138,7 @@ def _row(
     asked: Counter[str] = Counter()
     for call in calls.values():
         asked[call.collective or "unknown"] += call.count
-    structure, evidence, reasons = _common([one for _, one in judged])
+    structure, evidence, reasons = _common(judged, device)
     if judged:
         reasons += (
             disagreements(kernels, chosen) + _of_backend(judged) + _without_kernel(judged) + _coalesced(calls.values())
@@ -147,16 +172,21 @@ def _distinct(executed: Iterable[Executed]) -> list[Executed]:
     return list({id(one): one for one in executed}.values())
 
 
-def _common(judged: Sequence[Judged]) -> tuple[Structure, Evidence, list[KernelReason]]:
-    """What all instances have in common; where they differ, the difference."""
+def _common(
+    judged: Sequence[tuple[Held, Judged]], device: int | None
+) -> tuple[Structure, Evidence, list[KernelReason]]:
+    """What all instances have in common; where they differ in structure or in kinds of collectives, the difference."""
     if not judged:
         return Structure.NOTHING, Evidence.NOTHING, []
-    reasons = list(dict.fromkeys(reason for one in judged for reason in one.reasons))
-    weakest = max((one.evidence for one in judged), key=list(Evidence).index)
-    structures = Counter(one.structure for one in judged)
-    if len(structures) == 1:
-        return judged[0].structure, weakest, _each_once(reasons)
-    message = ", ".join(f"{count} {structure.value}" for structure, count in structures.items())
+    reasons = list(dict.fromkeys(reason for _, one in judged for reason in one.reasons))
+    weakest = max((one.evidence for _, one in judged), key=list(Evidence).index)
+    alike = Counter((one.structure, held.kinds(device)) for held, one in judged)
+    if len(alike) == 1:
+        return judged[0][1].structure, weakest, _each_once(reasons)
+    message = ", ".join(
+        f"{count} {structure.value}" + (f" of {' and '.join(kinds)}" if kinds else "")
+        for (structure, kinds), count in alike.items()
+    )
     differ = KernelReason(code=KernelReasonCode.INSTANCES_DIFFER, message=f"instances of the range differ: {message}")
     return Structure.MIXED, weakest, [differ, *_each_once(reasons)]
 

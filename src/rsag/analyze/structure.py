@@ -33,6 +33,8 @@ class Held:
     executed: tuple[Executed, ...]
     graphs: tuple[GraphLaunch, ...]
     has_device_rows: bool
+    num_skipped: int  # rows of the file that could not be used, which may have been kernels
+    others_ran: bool  # other instances of the range ran kernels
     backend: str | None
 
     def kernels(self, device: int | None) -> list[Executed]:
@@ -43,15 +45,12 @@ class Held:
         ]
 
     def copied(self, device: int | None) -> list[Executed]:
-        """The first copy of each call that copies ran: a peer's part each, and no kernel."""
-        if all(one.operation.kind is OperationKind.KERNEL for one in self.executed):
+        """The first copy of each call that copies between devices ran: a peer's part each, and no kernel."""
+        copies = [one for one in self.executed if one.operation.is_between_devices and one.calls]
+        if not copies:
             return []
         by_kernel = {index for one in self.kernels(None) for index in one.calls}
-        copies = [
-            one
-            for one in self.executed
-            if one.operation.kind is OperationKind.COPY and one.calls and one.calls[0] not in by_kernel
-        ]
+        copies = [one for one in copies if one.calls[0] not in by_kernel]
         number = Counter(one.calls[0] for one in copies)
         first: dict[int, Executed] = {}
         for one in copies:
@@ -64,9 +63,14 @@ class Held:
                 first.setdefault(one.calls[0], one)
         return list(first.values())
 
+    def kinds(self, device: int | None) -> tuple[str, ...]:
+        """The kinds of collectives that ran, or were asked for where none did, in alphabetical order."""
+        ran = {one.collective or "unknown" for one in [*self.kernels(device), *self.copied(device)]}
+        return tuple(sorted(ran or {call.collective or "unknown" for call in self.calls.values()}))
+
     def without_execution(self) -> list[Asked]:
         """Calls that ought to have run something on a device, and of which nothing is here."""
-        ran = {index for one in self.executed for index in one.calls}
+        ran = {index for one in [*self.kernels(None), *self.copied(None)] for index in one.calls}
         return [
             call
             for index, call in self.calls.items()
@@ -97,7 +101,7 @@ def judge(held: Held, device: int | None) -> Judged | None:
         graphs = sum(graph.device == kernels[0].operation.device for graph in held.graphs)
         return _incomplete(held, graphs, _of_kernels(held, kernels, copied))
     if copied:
-        return _of_copies(copied)
+        return _of_copies(held, copied)
     if held.kernels(None) or held.copied(None):
         return None  # it ran elsewhere
     graphs = sum(device in (None, graph.device) for graph in held.graphs)
@@ -137,15 +141,13 @@ def _of_kernels(held: Held, kernels: Sequence[Executed], copied: Sequence[Execut
     units: list[Unit] = [(one.collective, one.metadata) for one in in_order]
     if copied:
         reasons.append(_copies(copied))
+    grouped = _group(held, kernels)
+    if grouped is not None:
+        return Judged(structure=grouped[0], evidence=evidence, reasons=(*reasons, *grouped[1]))
     if any(collective is None for collective, _ in units):
         message = "a kernel's name fits any collective, and no record of its caller tells which"
         reasons.append(_reason(KernelReasonCode.UNKNOWN_COLLECTIVE, message))
         return Judged(structure=Structure.CANNOT_TELL, evidence=evidence, reasons=tuple(reasons))
-    asked = sum(held.calls[index].count for one in kernels for index in one.calls if index in held.calls)
-    grouped = [one for one in kernels if sum(held.calls[i].count for i in one.calls if i in held.calls) > 1]
-    if grouped:
-        reasons.append(_reason(KernelReasonCode.GROUP, f"{asked} collectives ran as {counted(len(kernels), 'kernel')}"))
-        return Judged(structure=Structure.GROUPED, evidence=evidence, reasons=tuple(reasons))
     split = [index for index, count in Counter(i for one in kernels for i in one.calls).items() if count > 1]
     if split:
         message = f"{counted(len(split), 'call')} ran as more than one kernel"
@@ -153,6 +155,23 @@ def _of_kernels(held: Held, kernels: Sequence[Executed], copied: Sequence[Execut
         return Judged(structure=Structure.SEVERAL, evidence=evidence, reasons=tuple(reasons))
     structure, more = _of_units(units, alone=Structure.SINGLE_KERNEL)
     return Judged(structure=structure, evidence=evidence, reasons=(*reasons, *more))
+
+
+def _group(held: Held, kernels: Sequence[Executed]) -> tuple[Structure, list[KernelReason]] | None:
+    """What kernels that ran several calls, or a coalesced one, come to; None where there are none.
+
+    A coalesced call is a group of a size that is not recorded, which its own reason says.
+    """
+    grouped = [one for one in kernels if sum(held.calls[i].count for i in one.calls) > 1]
+    asked = sum(held.calls[index].count for index in {index for one in grouped for index in one.calls})
+    if not grouped:
+        is_coalesced = any(held.calls[index].is_coalesced for one in kernels for index in one.calls)
+        return (Structure.GROUPED, []) if is_coalesced else None
+    message = f"{asked} collectives ran as {counted(len(grouped), 'kernel')}"
+    if asked > len(grouped):
+        return Structure.GROUPED, [_reason(KernelReasonCode.GROUP, message)]
+    message += " of one group: which ran which is not recorded"
+    return Structure.CANNOT_TELL, [_reason(KernelReasonCode.GROUP, message)]
 
 
 def _of_units(units: Sequence[Unit], *, alone: Structure) -> tuple[Structure, list[KernelReason]]:
@@ -172,8 +191,16 @@ def _of_units(units: Sequence[Unit], *, alone: Structure) -> tuple[Structure, li
     return Structure.DECOMPOSED, []
 
 
-def _of_copies(copied: Sequence[Executed]) -> Judged:
+def _of_copies(held: Held, copied: Sequence[Executed]) -> Judged:
+    if held.num_skipped:
+        reasons = (_skipped(held), _copies(copied))
+        return Judged(structure=Structure.CANNOT_TELL, evidence=Evidence.CALLS, reasons=reasons)
     return Judged(structure=Structure.COPY_ENGINE, evidence=Evidence.MATCHED, reasons=(_copies(copied),))
+
+
+def _skipped(held: Held) -> KernelReason:
+    message = f"possible: a kernel is among the {counted(held.num_skipped, 'row')} of the file that could not be used"
+    return _reason(KernelReasonCode.ROWS_SKIPPED, message)
 
 
 def _of_calls(held: Held, calls: Sequence[Asked]) -> Judged:
@@ -197,8 +224,8 @@ def _why_none(held: Held, calls: Sequence[Asked]) -> tuple[KernelReason, ...]:
         )
     if not held.has_device_rows:
         return (_reason(KernelReasonCode.NOT_CAPTURED, "the capture has no GPU activity at all: kernels may have run"),)
-    possible = []
-    if sizes & {1, None}:
+    possible = [_skipped(held)] if held.num_skipped else []
+    if sizes & {1, None} and not held.others_ran:
         possible.append(_reason(KernelReasonCode.GROUP_OF_ONE, "possible: a group of one rank runs no kernel"))
     if any(call.collective in _COPYABLE for call in calls):
         message = "possible: copy engines move data without a kernel (NCCL_CTA_POLICY, symmetric windows)"

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 
 from rsag.analyze.kernel_rows import kernel_row
 from rsag.analyze.words import name_claims
 from rsag.collectives import Kind
 from rsag.records.kernels import (
+    Agreement,
+    AgreementRow,
     DeviceRow,
     Evidence,
     KernelReason,
@@ -17,7 +19,7 @@ from rsag.records.kernels import (
     RangeRow,
     Structure,
 )
-from rsag.traces.events import SummedKernels
+from rsag.traces.events import Capture, SummedKernels
 
 _REASON = KernelReason(
     code=KernelReasonCode.SUMS,
@@ -72,6 +74,40 @@ def sums_devices(source: int, rows: Sequence[SummedKernels]) -> list[DeviceRow]:
         )
         for process, summed in outside.items()
     ]
+
+
+def sums_agreement(captures: Sequence[Capture]) -> tuple[AgreementRow, ...]:
+    """One row for each range that several processes have: sums can differ, and cannot show that ranks did the same."""
+    ranges: dict[str, dict[tuple[int, int | None], list[SummedKernels]]] = defaultdict(lambda: defaultdict(list))
+    processes = {(source, row.process) for source, capture in enumerate(captures) for row in capture.sums}
+    for source, capture in enumerate(captures):
+        for row in capture.sums:
+            if row.range:
+                ranges[row.range][source, row.process].append(row)
+    return tuple(_agreement(name, processes, there) for name, there in ranges.items() if len(processes) > 1)
+
+
+def _agreement(
+    name: str,
+    processes: Collection[tuple[int, int | None]],
+    there: Mapping[tuple[int, int | None], Sequence[SummedKernels]],
+) -> AgreementRow:
+    said: dict[str, list[str]] = defaultdict(list)
+    for source, process in sorted(processes, key=str):
+        counts = sorted(_by_collective(there.get((source, process), ())).items())
+        words = ", ".join(f"{count} {collective}" for collective, count in counts) or "no collective"
+        said[words].append(f"file {source + 1} pid {process}")
+    differ = len(said) > 1
+    return AgreementRow(
+        range=name,
+        group=None,
+        num_ranks=len(processes),
+        agreement=Agreement.DIFFER if differ else Agreement.CANNOT_TELL,
+        message="; ".join(f"{', '.join(who)}: {words}" for words, who in said.items())
+        if differ
+        else "the same numbers of kernels: their order is not in the file",
+        not_compared=("order", "counts", "dtype", "group size"),
+    )
 
 
 def _structure(rows: Sequence[SummedKernels]) -> Structure:

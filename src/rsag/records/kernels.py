@@ -65,6 +65,7 @@ class KernelReasonCode(str, Enum):
     COPY_ENGINE = "copy-engine"
     GRAPHS_NOT_EXPANDED = "graphs-not-expanded"
     NOT_CAPTURED = "not-captured"
+    ROWS_SKIPPED = "rows-skipped"
     NO_DEVICE_KERNELS = "no-device-kernels"
     BACKEND_RAN_OTHER = "backend-ran-other"
     NAME_AND_CALLER_DIFFER = "name-and-caller-differ"
@@ -211,16 +212,22 @@ class SourceRow:
 class Agreement(str, Enum):
     AGREE = "agree"
     DIFFER = "differ"
+    CANNOT_TELL = "cannot-tell"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AgreementRow:
-    """Whether all ranks ran the same in the ranges of one name."""
+    """Whether all ranks did the same in the ranges of one name, or in one group by the calls that dumps hold.
 
-    range: str
+    `message` has the first difference, with what each rank has there. `not_compared` are aspects that some step lacks.
+    """
+
+    range: str | None
+    group: str | None
     num_ranks: int
     agreement: Agreement
     message: str
+    not_compared: tuple[str, ...]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

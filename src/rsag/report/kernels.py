@@ -222,18 +222,26 @@ def _outside_lines(document: KernelsDocument) -> list[Text]:
 
 
 def _agreement_lines(document: KernelsDocument) -> list[Text]:
-    agree = [row for row in document.agreement if row.agreement is Agreement.AGREE]
-    lines = []
-    if agree:
-        number = agree[0].num_ranks
-        ranks = "both ranks" if number == 2 else f"all {number} ranks"
-        lines.append(Text(f"{ranks} ran the same in {_some([row.range for row in agree], 8)}"))
-    lines += [
-        Text.assemble((f"ranks differ in {row.range}: ", "bold yellow"), row.message)
-        for row in document.agreement
-        if row.agreement is Agreement.DIFFER
-    ]
-    return lines
+    alike: dict[tuple[Agreement, int, str, tuple[str, ...]], list[str]] = defaultdict(list)
+    for row in document.agreement:
+        where = f"group {row.group}" if row.range is None else row.range
+        alike[row.agreement, row.num_ranks, row.message, row.not_compared].append(where)
+    return [_agreement_line(*said, places) for said, places in alike.items()]
+
+
+def _agreement_line(
+    outcome: Agreement, num_ranks: int, message: str, not_compared: Sequence[str], places: Sequence[str]
+) -> Text:
+    ranks = "both ranks" if num_ranks == 2 else f"all {num_ranks} ranks"
+    where = _some(places, 8)
+    rest = f"; not recorded and not compared: {', '.join(not_compared)}" if not_compared else ""
+    match outcome:
+        case Agreement.AGREE:
+            return Text(f"{ranks}: {message} in {where}{rest}")
+        case Agreement.CANNOT_TELL:
+            return Text.assemble((f"whether {ranks} agree in {where} cannot be told: ", "yellow"), message + rest)
+        case Agreement.DIFFER:
+            return Text.assemble((f"ranks differ in {where}: ", "bold yellow"), message)
 
 
 def _print_calls(document: KernelsDocument, out: Console) -> None:

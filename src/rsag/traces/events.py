@@ -55,6 +55,11 @@ class DeviceOperation:
     in_graph: bool = False  # ran as a node of a CUDA graph
     metadata: Metadata | None = None  # copied onto it by the profiler
 
+    @property
+    def is_between_devices(self) -> bool:
+        """Whether it is a copy from one device to another, by the word that both profilers have for that."""
+        return self.kind is OperationKind.COPY and "PtoP" in self.name
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Launch:
