@@ -5,6 +5,7 @@ Read from pytorch/kineto libkineto/src/output_json.cpp and from traces written b
 
 from __future__ import annotations
 
+import itertools
 import json
 import re
 from collections.abc import Iterator
@@ -22,6 +23,7 @@ _HEAD_BYTES = 64 << 10
 _FIRST_KEYS = (b'"traceEvents"', b'"deviceProperties"', b'"distributedInfo"')
 _BASE = re.compile(rb'"baseTimeNanoseconds"\s*:\s*(\d{1,19})\b')
 _DISTRIBUTED = re.compile(rb'"distributedInfo"\s*:\s*(?=\{)')
+_MAX_JOBS, _LONGEST_JOB = 8, 4 << 20  # in bytes: thousands of groups with their ranks
 _SCHEMA = re.compile(rb'"schemaVersion"\s*:\s*(\d{1,9})\b')
 
 
@@ -86,9 +88,10 @@ def _origin(around: bytes) -> Origin:
 
 def _job(around: bytes) -> dict[str, object]:
     """distributedInfo, which may stand before or after the events, beside log lines that are not JSON."""
-    for match in _DISTRIBUTED.finditer(around):
+    for match in itertools.islice(_DISTRIBUTED.finditer(around), _MAX_JOBS):
+        text = around[match.end() : match.end() + _LONGEST_JOB].decode("utf-8", "replace")
         try:
-            job, _ = json.JSONDecoder(strict=False).raw_decode(around[match.end() :].decode("utf-8", "replace"))
+            job, _ = json.JSONDecoder(strict=False).raw_decode(text)
         except (ValueError, RecursionError):
             continue
         if isinstance(job, dict):
