@@ -10,10 +10,10 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from kineto_files import BASE_NS, GEMM, codes, kernel, launch, num_joined, read_bytes, read_rows, row
+from kineto_files import BASE_NS, GEMM, Row, codes, kernel, launch, num_joined, read_bytes, read_rows, row
 
-from rsag.traces import kineto
-from rsag.traces.events import CallSource, Capture, LimitCode, Metadata, OperationKind, RangeKind
+from rsag.traces import kineto, kineto_joined
+from rsag.traces.events import CallSource, Capture, LimitCode, Metadata, OperationKind, Range, RangeKind
 
 Find = Callable[[str], Path]
 RECORDINGS = ("cuda_graph", "ddp", "eager", "ops", "symmetric", "world_size_1")
@@ -136,6 +136,57 @@ def test_a_correlation_id_of_two_processes_tells_no_process(tmp_path: Path) -> N
     assert [None, 8] == [one.process for one in read_rows(tmp_path, *rows).operations]
 
 
+# -- ranges ----------------------------------------------------------------------------------------------------------
+
+
+BASE = f'"baseTimeNanoseconds": {BASE_NS},'
+IDLE = [row("user_annotation", f"idle {i}", 1000 + i, 0.5) for i in range(5)]
+BUSY = row("user_annotation", "busy", 90, 50)
+
+
+def test_of_the_users_ranges_without_communication_so_many_are_kept_and_the_rest_counted(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(kineto_joined, "MAX_IDLE_MARKS", 3)
+    capture = read_rows(tmp_path, *IDLE, BUSY, launch(1), kernel(1))
+    assert ["idle 0", "idle 1", "idle 2", "busy"] == [one.name for one in capture.ranges]
+    (limit,) = [one for one in capture.limits if one.code is LimitCode.RANGES_DROPPED]
+    assert " 2 are not" in limit.message
+
+
+def test_ranges_up_to_that_number_are_all_kept(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(kineto_joined, "MAX_IDLE_MARKS", 5)
+    capture = read_rows(tmp_path, *IDLE, launch(1), kernel(1))
+    assert 5 == len(capture.ranges)
+    assert LimitCode.RANGES_DROPPED not in codes(capture)
+
+
+@pytest.mark.parametrize("inner", [launch(1, ts=110), row("cpu_op", "c10d::barrier", 110, 5)], ids=["launch", "call"])
+@pytest.mark.parametrize(
+    ("start", "length", "is_kept"), [(110, 1, True), (50, 60, True), (111, 9, False), (50, 59, False)]
+)
+def test_a_range_of_torchs_is_kept_if_a_launch_or_a_call_starts_in_it(
+    tmp_path: Path, inner: Row, start: int, length: int, is_kept: bool
+) -> None:
+    outer = row("cpu_op", "_c10d_functional::all_reduce", start, length)
+    names = [one.name for one in read_rows(tmp_path, outer, inner, kernel(1), head=BASE).ranges]
+    assert is_kept == (outer["name"] in names)
+
+
+def test_a_range_that_is_kept_has_all_its_fields(tmp_path: Path) -> None:
+    mark = row("user_annotation", "busy", 90, 50.5, pid=7, tid=8)
+    (kept,) = read_rows(tmp_path, mark, launch(1), kernel(1), head=BASE).ranges
+    expected = Range(
+        name="busy",
+        kind=RangeKind.MARK,
+        process=7,
+        thread=8,
+        start_ns=BASE_NS + 90_000,
+        end_ns=BASE_NS + 140_500,
+    )
+    assert expected == kept
+
+
 # -- calls -----------------------------------------------------------------------------------------------------------
 
 
@@ -145,7 +196,7 @@ def test_waiting_is_no_collective(tmp_path: Path) -> None:
 
 
 def test_a_record_without_a_collective_is_a_range_and_no_call(tmp_path: Path) -> None:
-    capture = read_rows(tmp_path, row("cpu_op", "record_param_comms"))
+    capture = read_rows(tmp_path, row("cpu_op", "record_param_comms"), launch(1, ts=105), kernel(1))
     assert (1, 0) == (len(capture.ranges), len(capture.calls))
 
 

@@ -164,6 +164,7 @@ class LimitCode(str, Enum):
 
     NO_DEVICE_ROWS = "no-device-rows"  # the capture has no GPU activity at all
     NO_RANGES = "no-ranges"
+    RANGES_DROPPED = "ranges-dropped"  # too many in which nothing communicated
     NO_LAUNCHES = "no-launches"
     NO_KERNEL_TABLE = "no-kernel-table"
     GRAPHS_NOT_EXPANDED = "graphs-not-expanded"

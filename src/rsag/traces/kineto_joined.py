@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+import sys
+from bisect import bisect_left
 from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass
 
-from rsag.traces.events import Call, CallSource, DeviceOperation, Launch, Metadata, Range
-from rsag.traces.kineto_rows import DeviceRow, HostRow, Rows
+from rsag.traces.events import Call, DeviceOperation, Launch, Range, RangeKind
+from rsag.traces.kineto_rows import CollectiveRow, DeviceRow, Rows
 from rsag.traces.skips import printable
+
+MAX_IDLE_MARKS = 100_000
+"""How many of the user's ranges are kept in which nothing was launched or called that is kept."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -21,10 +26,14 @@ class Kept:
     num_other_kernels: int
     num_device_rows: int
     num_api_calls: int
+    num_marks_dropped: int
 
 
 def join(parts: Sequence[Rows], base_ns: int) -> Kept:
-    """All parts of a file, in its order, with `base_ns` added; of the calls, those that launched what is kept.
+    """All parts of a file, in its order, with `base_ns` added.
+
+    Of the calls to the CUDA API those are kept that launched what is kept; of the ranges, those that enclose such a
+    call or a collective, and the first of the user's others.
 
     A device's rows do not say which process they belong to: the launch with their correlation id does. The parts are
     emptied on the way, so that little is held twice.
@@ -35,22 +44,24 @@ def join(parts: Sequence[Rows], base_ns: int) -> Kept:
     processes = _processes(launches)
     graphs = {launch.correlation for launch in launches if launch.is_graph}
     operations: list[DeviceOperation] = []
-    ranges: list[Range] = []
     calls: list[Call] = []
     for rows in parts:
         operations += [_operation(row, base_ns, processes, graphs) for row in rows.device]
-        ranges += [_range(row, base_ns) for row in rows.host]
-        calls += [_call(row, row.source, base_ns) for row in rows.host if row.source]
+        calls += [_call(row, base_ns) for row in rows.collectives]
         rows.device.clear()
-        rows.host.clear()
+        rows.collectives.clear()
+    ranges = _Ranges(launches, calls, base_ns)
+    for rows in parts:
+        ranges.add(rows)
     return Kept(
         operations=tuple(operations),
         launches=launches,
-        ranges=tuple(ranges),
+        ranges=tuple(ranges.kept),
         calls=tuple(calls),
         num_other_kernels=sum(rows.num_other_kernels for rows in parts),
         num_device_rows=sum(rows.num_device_rows for rows in parts),
         num_api_calls=num_api_calls,
+        num_marks_dropped=ranges.num_marks_dropped,
     )
 
 
@@ -99,21 +110,53 @@ def _operation(
     )
 
 
-def _range(row: HostRow, base_ns: int) -> Range:
-    return Range(
-        name=row.name,
-        kind=row.kind,
-        process=row.process,
-        thread=row.thread,
-        start_ns=base_ns + row.start_ns,
-        end_ns=base_ns + row.end_ns,
-    )
+class _Ranges:
+    """The ranges that are kept: only one that is open when something is launched or called can have a kernel."""
+
+    def __init__(self, launches: Sequence[Launch], calls: Sequence[Call], base_ns: int) -> None:
+        starts = [*(one.start_ns for one in launches), *(one.start_ns for one in calls if one.start_ns is not None)]
+        self._starts, self._base_ns = sorted(starts), base_ns
+        self._num_idle = 0
+        self.kept: list[Range] = []
+
+    @property
+    def num_marks_dropped(self) -> int:
+        return max(0, self._num_idle - MAX_IDLE_MARKS)
+
+    def add(self, rows: Rows) -> None:
+        """The ranges of the next part, which is emptied."""
+        labels, values = rows.labels(), iter(rows.ranges)
+        for start_ns, end_ns, number in zip(values, values, values):
+            process, thread, kind, name = labels[number]
+            start_ns, end_ns = self._base_ns + start_ns, self._base_ns + end_ns
+            if self._matters(kind, start_ns, end_ns):
+                self.kept.append(
+                    Range(
+                        name=sys.intern(name),
+                        kind=kind,
+                        process=process,
+                        thread=thread,
+                        start_ns=start_ns,
+                        end_ns=end_ns,
+                    )
+                )
+        del rows.ranges[:]
+        rows.range_labels = b""
+
+    def _matters(self, kind: RangeKind, start_ns: int, end_ns: int) -> bool:
+        first = bisect_left(self._starts, start_ns)
+        if first < len(self._starts) and self._starts[first] <= end_ns:
+            return True
+        if kind is not RangeKind.MARK:
+            return False
+        self._num_idle += 1
+        return self._num_idle <= MAX_IDLE_MARKS
 
 
-def _call(row: HostRow, source: CallSource, base_ns: int) -> Call:
+def _call(row: CollectiveRow, base_ns: int) -> Call:
     return Call(
-        source=source,
-        metadata=row.metadata or Metadata(),
+        source=row.source,
+        metadata=row.metadata,
         process=row.process,
         thread=row.thread,
         start_ns=base_ns + row.start_ns,
