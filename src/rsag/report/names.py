@@ -42,8 +42,7 @@ def arm_name(arm: ArmLike) -> str:
     """`rs_ag_in_place`, `all_reduce (again)`, `(empty)`; with buffers and settings that are not the usual ones."""
     if arm.role is ArmRole.NULL:
         return "(empty)"
-    extras = _buffers(arm.buffers)
-    extras += [f"{key}={value}" for key, value in arm.settings.items()]
+    extras = _unusual(arm)
     extras += ["again"] if arm.role is ArmRole.CONTROL else []
     return f"{arm.composition} ({', '.join(extras)})" if extras else arm.composition
 
@@ -52,6 +51,15 @@ def wire_name(row: WireVerdict) -> str:
     """The composition whose bytes were counted; with buffers that are not the usual ones."""
     extras = _buffers(row.buffers)
     return f"{row.composition} ({', '.join(extras)})" if extras else row.composition
+
+
+def apart_name(arm: ArmLike) -> str:
+    """What an arm shares with the direct one that it is compared with, as far as it is not the usual: `symmetric`."""
+    return ", ".join(_unusual(arm))
+
+
+def _unusual(arm: ArmLike) -> list[str]:
+    return _buffers(arm.buffers) + [f"{key}={value}" for key, value in arm.settings.items()]
 
 
 def _buffers(buffers: Buffers) -> list[str]:
