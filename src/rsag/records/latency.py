@@ -59,9 +59,14 @@ class ArmRole(str, Enum):
 
 def named(composition: str, buffers: Buffers, settings: Mapping[str, str], *more: str) -> str:
     """How an arm is called: `rs_ag_in_place`, or `rs_ag_in_place (registered, NCCL_ALGO=Ring)` where it is unusual."""
-    extras = [] if buffers is Buffers.PLAIN else [buffers.value]
-    extras += [*(f"{key}={value}" for key, value in settings.items()), *more]
+    extras = [*unusual(buffers, settings), *more]
     return f"{composition} ({', '.join(extras)})" if extras else composition
+
+
+def unusual(buffers: Buffers, settings: Mapping[str, str]) -> list[str]:
+    """What is not plain, or not the library's own choice, word by word."""
+    kind = [] if buffers is Buffers.PLAIN else [buffers.value]
+    return kind + [f"{key}={value}" for key, value in settings.items()]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Protocol
 
-from rsag.records.latency import ArmRole, Buffers, Clock, WireVerdict, named
+from rsag.records.latency import ArmRole, Buffers, Clock, WireVerdict, named, unusual
 from rsag.reduction import DType, ReduceOp
 from rsag.units import format_bytes
 
@@ -48,6 +48,11 @@ def arm_name(arm: ArmLike) -> str:
 def wire_name(row: WireVerdict) -> str:
     """The composition whose bytes were counted; with buffers that are not the usual ones."""
     return named(row.composition, row.buffers, {})
+
+
+def apart_name(arm: ArmLike) -> str:
+    """What an arm shares with the direct one that it is compared with, as far as it is not the usual: `symmetric`."""
+    return ", ".join(unusual(arm.buffers, arm.settings))
 
 
 def case_name(case: CaseLike) -> str:
