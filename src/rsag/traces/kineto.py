@@ -131,8 +131,8 @@ def _limits(kept: Kept, damage: str | None) -> Iterator[Limit]:
         yield Limit(
             code=LimitCode.SHARED_IDS,
             message=f"{kept.num_with_shared_ids:,} kernels have correlation ids that more kernels than launches have, "
-            "as where traces of several processes were merged and launches are missing: they are attributed to no range; "
-            "give each process's own file",
+            "as where traces of several processes were merged and launches are missing: they are attributed to no "
+            "range; give each process's own file",
         )
     if kept.num_marks_dropped:
         yield Limit(
