@@ -55,6 +55,16 @@ def test_a_time_loses_no_digit(tmp_path: Path, written: str, expected_ns: int) -
     assert expected_ns == operation.start_ns
 
 
+@pytest.mark.parametrize(
+    ("written_us", "expected_ns"), [(1.001, 1001), (4.128, 4128), (0.0006, 1), (0.0014, 1), (30.879, 30_879)]
+)
+def test_a_duration_is_the_nearest_nanosecond_of_its_double(
+    tmp_path: Path, written_us: float, expected_ns: int
+) -> None:
+    (operation,) = read_rows(tmp_path, kernel(1, dur=written_us)).operations
+    assert expected_ns == operation.end_ns - operation.start_ns
+
+
 # -- forms -----------------------------------------------------------------------------------------------------------
 
 
@@ -134,6 +144,65 @@ def test_launches_of_kernels_that_compute_are_dropped_and_those_of_graphs_kept(t
 def test_a_correlation_id_of_two_processes_tells_no_process(tmp_path: Path) -> None:
     rows = launch(1, pid=7), launch(1, pid=8), launch(2, pid=8), kernel(1), kernel(2)
     assert [None, 8] == [one.process for one in read_rows(tmp_path, *rows).operations]
+
+
+# -- launches whose row is missing -----------------------------------------------------------------------------------
+
+
+def flow(correlation: object, **fields: object) -> Row:
+    return {"ph": "s", "id": correlation, "pid": 7, "tid": 8, "ts": 110.5, "cat": "ac2g", "name": "ac2g", **fields}
+
+
+def test_a_kernel_without_a_launch_is_given_the_one_that_its_flow_comes_from(tmp_path: Path) -> None:
+    end = {**flow(1), "ph": "f", "pid": 0, "tid": 17, "bp": "e"}
+    capture = read_rows(tmp_path, kernel(1), launch(2), kernel(2), flow(1), end, flow(2), flow(3), head=BASE)
+    by_row, by_flow = capture.launches
+    assert (1, 7, 8) == (by_flow.correlation, by_flow.process, by_flow.thread)
+    assert BASE_NS + 110_500 == by_flow.start_ns == by_flow.end_ns
+    assert 2 == by_row.correlation
+    assert [7, 7] == [one.process for one in capture.operations]
+
+
+def test_where_only_flows_say_what_launched_kernels_that_is_no_limit(tmp_path: Path) -> None:
+    assert LimitCode.NO_LAUNCHES not in codes(read_rows(tmp_path, kernel(1), flow(1)))
+    assert LimitCode.NO_LAUNCHES in codes(read_rows(tmp_path, kernel(1), flow(2)))
+
+
+@pytest.mark.parametrize(
+    "bad",
+    [
+        *(flow("1"), flow(1.5), flow(1 << 80), flow([1]), flow(1, ts="soon"), flow(1, ts=-1), flow(1, ts=10**30)),
+        *(flow(1, pid="Spans"), flow(1, cat="fwdbwd"), flow(1, ph="f")),
+    ],
+    ids=str,
+)
+def test_a_flow_that_cannot_be_is_no_launch(tmp_path: Path, bad: Row) -> None:
+    assert () == read_rows(tmp_path, kernel(1), bad).launches
+
+
+def test_where_all_kernels_have_their_launches_a_file_is_read_once(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(kineto, "read_flows", lambda *_: pytest.fail("read again"))
+    assert 1 == num_joined(read_rows(tmp_path, kernel(1), launch(1), flow(1)))
+
+
+@pytest.mark.parametrize("device", [0, 1])
+def test_of_two_kernels_with_the_id_of_one_launch_neither_is_taken_for_launched_by_it(
+    tmp_path: Path, device: int
+) -> None:
+    capture = read_rows(tmp_path, launch(1), kernel(1), kernel(1, ts=90, device=device), launch(2), kernel(2))
+    assert [None, None, 2] == [one.correlation for one in capture.operations]
+    assert [None, None, 7] == [one.process for one in capture.operations]
+    (limit,) = [one for one in capture.limits if one.code is LimitCode.SHARED_IDS]
+    assert limit.message.startswith("2 kernels")
+
+
+@pytest.mark.parametrize("api", ["cudaGraphLaunch", "cudaLaunchCooperativeKernelMultiDevice"])
+def test_one_launch_may_start_several_kernels(tmp_path: Path, api: str) -> None:
+    capture = read_rows(tmp_path, launch(1, api), kernel(1), kernel(1, device=1))
+    assert [1, 1] == [one.correlation for one in capture.operations]
+    assert LimitCode.SHARED_IDS not in codes(capture)
 
 
 # -- ranges ----------------------------------------------------------------------------------------------------------

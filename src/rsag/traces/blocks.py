@@ -45,7 +45,7 @@ _MAX_TAIL_BYTES = 4 << 20
 
 
 class Event(msgspec.Struct, gc=False):
-    """One entry of traceEvents; timestamps, which a double cannot hold, and arguments stay as they are written."""
+    """One entry of traceEvents; timestamps, which a double cannot hold, arguments and ids stay as they are written."""
 
     ph: str = ""
     cat: str = ""
@@ -55,6 +55,7 @@ class Event(msgspec.Struct, gc=False):
     ts: msgspec.Raw = msgspec.Raw(b"")
     dur: float | None = None
     args: msgspec.Raw = msgspec.Raw(b"")
+    id: msgspec.Raw = msgspec.Raw(b"")
 
 
 _NO_EVENT = "no event: broken JSON, a field of another type, or cut off"

@@ -5,6 +5,7 @@ Read from pytorch/kineto libkineto/src/output_json.cpp and from traces written b
 
 from __future__ import annotations
 
+import functools
 import itertools
 import json
 import re
@@ -14,6 +15,7 @@ from pathlib import Path
 from rsag.traces.blocks import EventReader
 from rsag.traces.chunks import MAX_BYTES, Chunks, inflate_head
 from rsag.traces.events import Capture, Format, Limit, LimitCode, Origin, RangeKind
+from rsag.traces.kineto_flows import read_flows
 from rsag.traces.kineto_helper import Helper
 from rsag.traces.kineto_joined import MAX_IDLE_MARKS, Kept, join
 from rsag.traces.kineto_rows import rows_of
@@ -54,7 +56,8 @@ def read(path: Path, max_bytes: int = MAX_BYTES) -> Capture:
         parts += helper.finish(skips)
     parts.sort(key=lambda rows: rows.offset)
     around = reader.head + b"\n" + reader.tail
-    kept = join(parts, _base_ns(around))
+    base_ns = _base_ns(around)
+    kept = join(parts, base_ns, functools.partial(read_flows, path, max_bytes, base_ns))
     damage = chunks.damage or (None if reader.complete else "the list of events is not closed")
     return Capture(
         source=str(path),
@@ -112,10 +115,10 @@ def _limits(kept: Kept, damage: str | None) -> Iterator[Limit]:
             message="no GPU activity was captured, so that no kernel can be counted; profile the CUDA activity as well "
             "(Gloo runs no kernels: its calls are the evidence)",
         )
-    elif kept.operations and not kept.num_api_calls:
+    elif kept.operations and not kept.num_api_calls and not kept.launches:
         yield Limit(
             code=LimitCode.NO_LAUNCHES,
-            message="no CUDA calls were captured, so that no kernel can be attributed to a range; "
+            message="no CUDA calls with correlation ids were captured, so that no kernel can be attributed to a range; "
             "profile the CPU beside CUDA, and keep cuda_runtime and cuda_driver events",
         )
     if kept.operations and not any(range_.kind is RangeKind.MARK for range_ in kept.ranges):
@@ -123,6 +126,13 @@ def _limits(kept: Kept, damage: str | None) -> Iterator[Limit]:
             code=LimitCode.NO_RANGES,
             message="no range of the user's was captured, so that kernels cannot be told apart by the part of the "
             "program; put torch.profiler.record_function around what is compared",
+        )
+    if kept.num_with_shared_ids:
+        yield Limit(
+            code=LimitCode.SHARED_IDS,
+            message=f"{kept.num_with_shared_ids:,} kernels have correlation ids that more kernels than launches have, "
+            "as where traces of several processes were merged and launches are missing: they are attributed to no "
+            "range; give each process's own file",
         )
     if kept.num_marks_dropped:
         yield Limit(

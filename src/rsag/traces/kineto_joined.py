@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import sys
 from bisect import bisect_left
-from collections.abc import Collection, Iterator, Sequence
+from collections import Counter
+from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import dataclass
 
-from rsag.traces.events import Call, DeviceOperation, Launch, Range, RangeKind
+from rsag.traces.events import Call, DeviceOperation, Launch, OperationKind, Range, RangeKind
 from rsag.traces.kineto_rows import CollectiveRow, DeviceRow, Rows
 from rsag.traces.skips import printable
 
@@ -27,26 +28,32 @@ class Kept:
     num_device_rows: int
     num_api_calls: int
     num_marks_dropped: int
+    num_with_shared_ids: int
 
 
-def join(parts: Sequence[Rows], base_ns: int) -> Kept:
+def join(parts: Sequence[Rows], base_ns: int, read_flows: Callable[[Collection[int]], Sequence[Launch]]) -> Kept:
     """All parts of a file, in its order, with `base_ns` added.
 
     Of the calls to the CUDA API those are kept that launched what is kept; of the ranges, those that enclose such a
     call or a collective, and the first of the user's others.
 
-    A device's rows do not say which process they belong to: the launch with their correlation id does. The parts are
-    emptied on the way, so that little is held twice.
+    A device's rows do not say which process they belong to: the launch with their correlation id does, or, where its
+    row is missing, what `read_flows` knows of that id. Of more kernels than launches with one id it cannot be told
+    which was launched: they are given no id. The parts are emptied on the way, so that little is held twice.
     """
     num_api_calls = sum(len(rows.calls) // 4 for rows in parts)
     correlations = {row.correlation for rows in parts for row in rows.device if row.correlation is not None}
     launches = tuple(launch for rows in parts for launch in _launches(rows, correlations, base_ns))
+    unlaunched = correlations - {launch.correlation for launch in launches}
+    if unlaunched:
+        launches += tuple(read_flows(unlaunched))
+    shared = _shared(parts, launches)
     processes = _processes(launches)
     graphs = {launch.correlation for launch in launches if launch.is_graph}
     operations: list[DeviceOperation] = []
     calls: list[Call] = []
     for rows in parts:
-        operations += [_operation(row, base_ns, processes, graphs) for row in rows.device]
+        operations += [_operation(row, base_ns, processes, graphs, shared) for row in rows.device]
         calls += [_call(row, base_ns) for row in rows.collectives]
         rows.device.clear()
         rows.collectives.clear()
@@ -62,6 +69,7 @@ def join(parts: Sequence[Rows], base_ns: int) -> Kept:
         num_device_rows=sum(rows.num_device_rows for rows in parts),
         num_api_calls=num_api_calls,
         num_marks_dropped=ranges.num_marks_dropped,
+        num_with_shared_ids=sum(shared.values()),
     )
 
 
@@ -83,6 +91,23 @@ def _launches(rows: Rows, correlations: Collection[int], base_ns: int) -> Iterat
     del rows.calls[:]
 
 
+def _shared(parts: Sequence[Rows], launches: Sequence[Launch]) -> dict[int, int]:
+    """How many kernels have each correlation id that fewer launches have, at least one."""
+    kernels = Counter(
+        row.correlation
+        for rows in parts
+        for row in rows.device
+        if row.kind is OperationKind.KERNEL and row.correlation is not None and not row.in_graph
+    )
+    launched = Counter(launch.correlation for launch in launches)
+    several = {launch.correlation for launch in launches if launch.is_graph or "MultiDevice" in launch.api}
+    return {
+        correlation: count
+        for correlation, count in kernels.items()
+        if count > launched[correlation] > 0 and correlation not in several
+    }
+
+
 def _processes(launches: tuple[Launch, ...]) -> dict[int, int | None]:
     """The process of each correlation id; None where several processes in the file have it."""
     processes: dict[int, int | None] = {}
@@ -94,18 +119,23 @@ def _processes(launches: tuple[Launch, ...]) -> dict[int, int | None]:
 
 
 def _operation(
-    row: DeviceRow, base_ns: int, processes: dict[int, int | None], graphs: Collection[int]
+    row: DeviceRow,
+    base_ns: int,
+    processes: dict[int, int | None],
+    graphs: Collection[int],
+    shared: Collection[int],
 ) -> DeviceOperation:
+    correlation = None if row.correlation in shared else row.correlation
     return DeviceOperation(
         kind=row.kind,
         name=row.name,
         start_ns=base_ns + row.start_ns,
         end_ns=base_ns + row.end_ns,
-        process=None if row.correlation is None else processes.get(row.correlation),
+        process=None if correlation is None else processes.get(correlation),
         device=row.device,
         stream=row.stream,
-        correlation=row.correlation,
-        in_graph=row.in_graph or row.correlation in graphs,
+        correlation=correlation,
+        in_graph=row.in_graph or correlation in graphs,
         metadata=row.metadata,
     )
 
