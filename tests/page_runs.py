@@ -5,9 +5,15 @@ from __future__ import annotations
 import dataclasses
 import json
 import shutil
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
+from typing import Any
 
+from rsag.analyze.verdict import judge
+from rsag.rank.latency import decide_arms
+from rsag.records.codec import dump_document, encode, load_document
+from rsag.records.latency import LatencyPlan
+from rsag.records.plan import Plan
 from rsag.report.page.figures import Figure
 
 RESULTS = Path(__file__).parents[1] / "benchmarks" / "results"
@@ -92,3 +98,67 @@ def whole_run(directory: Path) -> Path:
         rows += [line for line in (MEMORY / rank).read_text().splitlines() if '"kind":"memory"' in line]
         (directory / rank).write_text("\n".join([*rows, end]) + "\n")
     return directory
+
+
+# ------------------------------------------------------------------------------------------- several kinds of buffers
+
+SYMMETRIC_NS = (0.5, 0.45, 0.4, 0.5)
+"""The time of each arm in symmetric buffers, as a multiple of that in plain ones: ratios fall by 10 and 20 %."""
+
+_Row = dict[str, Any]
+
+
+def kinds_run(directory: Path, *, control_differs: bool = False) -> Path:
+    """The kept timings with every arm but the empty one in symmetric buffers as well, judged again.
+
+    With `control_differs` the control in symmetric buffers takes a fifth longer, so that its cases are invalid.
+    """
+    copy_run(LATENCY, directory)
+    num = len(SYMMETRIC_NS)
+    factors = (*SYMMETRIC_NS[:-1], SYMMETRIC_NS[-1] * (1.2 if control_differs else 1))
+
+    def plan_again(plan: _Row) -> None:
+        arms = plan["latency"]["arms"]
+        plan["latency"]["arms"] = [*arms[:num], *({**arm, "buffers": "symmetric"} for arm in arms[:num]), *arms[num:]]
+
+    edit(directory / "plan.json", plan_again)
+    timing = load_document(Plan, directory / "plan.json").latency
+    assert timing is not None
+    files = sorted(directory.glob("rank-*.jsonl"))
+    ranks = [
+        [again for line in file.read_text().splitlines() for again in _again(json.loads(line), factors)]
+        for file in files
+    ]
+    _look_again(timing, ranks)
+    for file, rows in zip(files, ranks):
+        file.write_text("".join(json.dumps(row, separators=(",", ":")) + "\n" for row in rows))
+    dump_document(judge(directory), directory / "verdict.json")
+    return directory
+
+
+def _again(row: _Row, factors: Sequence[float]) -> list[_Row]:
+    """What stands for one row of a rank once every arm has a second one."""
+    num = len(factors)
+    if row["kind"] == "round":
+        ns, wrong = row["ns"], row["wrong"]
+        slower = [[round(time * factor) for time in own] for own, factor in zip(ns, factors)]
+        return [{**row, "ns": [*ns[:num], *slower, *ns[num:]], "wrong": [*wrong[:num], *wrong[:num], *wrong[num:]]}]
+    if row["kind"] == "wire":
+        sent = row["sent_bytes"] and 0.5 * row["sent_bytes"]
+        return [row, {**row, "arm": row["arm"] + num, "sent_bytes": sent}]
+    return [row]
+
+
+def _look_again(timing: LatencyPlan, ranks: Sequence[Sequence[_Row]]) -> None:
+    """Have rank 0 decide on the new times what it decided on the old ones."""
+    rounds: dict[tuple[int, int], list[Any]] = {}
+    for rows in ranks:
+        for row in rows:
+            if row["kind"] == "round":
+                rounds.setdefault((row["case"], row["round"]), []).append(row["ns"])
+    for look in (row for row in ranks[0] if row["kind"] == "look"):
+        of_ranks = [rounds[look["case"], number] for number in range(look["rounds"])]
+        merged = [[[max(times) for times in zip(*arm)] for arm in zip(*ns)] for ns in of_ranks]
+        decisions = decide_arms(timing, merged)
+        look["stops"] = [None if made is None else encode(made.stop) for made in decisions]
+        look["ratios"] = []

@@ -31,6 +31,7 @@ from rsag.records import (
 )
 from rsag.records.latency import ReasonCode
 from rsag.records.proof import Contract
+from rsag.traces.events import LimitCode
 
 ROOT = Path(__file__).parents[1]
 PAGES = sorted([*(ROOT / "docs").rglob("*.md"), *ROOT.glob("*.md")])
@@ -131,6 +132,6 @@ def test_the_page_of_kernels_names_every_key_of_every_record(record: type) -> No
 def test_the_page_of_reasons_has_every_code_and_no_other() -> None:
     page = (ROOT / "docs" / "reference" / "reasons.md").read_text()
 
-    codes = {code.value for code in (*ReasonCode, *kernels.KernelReasonCode)}
+    codes = {code.value for code in (*ReasonCode, *kernels.KernelReasonCode, *LimitCode)}
 
     assert codes == set(re.findall(r"^\| `([\w-]+)` \|", page, re.MULTILINE))

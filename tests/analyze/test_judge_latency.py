@@ -332,6 +332,17 @@ def test_a_wrong_direct_arm_speaks_against_its_own_buffers_alone() -> None:
     assert_refused(rows[NULL + CANDIDATE], TimeOutcome.INVALID, ReasonCode.WRONG_RESULT)
 
 
+def test_a_control_that_differs_speaks_against_its_case_under_the_cv_gate_too() -> None:
+    rows = judged(around(1.0, 1.2, 1.1, 0.001, noise=0.001), timing(gate=Gate.CV))
+    assert_refused(rows[CANDIDATE], TimeOutcome.INVALID, ReasonCode.AA_DIFFERS)
+
+
+def test_a_control_is_judged_by_its_rounds_under_the_cv_gate_too() -> None:
+    rows = judged(around(1.0, 1.2, 1.0, 0.001, noise=0.001), timing(gate=Gate.CV))
+    assert TimeOutcome.SLOWER is rows[CANDIDATE].outcome
+    assert_refused(rows[CONTROL], TimeOutcome.INCONCLUSIVE, ReasonCode.HOLDS_ONE)
+
+
 def test_a_plan_without_a_reference_says_so() -> None:
     with pytest.raises(UsageError, match="nothing to compare rs_ag_in_place in registered buffers with"):
         judged(around(1.0, 1.2, 1.0, 0.001, 1.0), timing(arms=[*timing().arms, REGISTERED[CANDIDATE]]), num_rounds=1)

@@ -20,7 +20,7 @@ from rsag.records.contracts import Observation
 from rsag.records.jsonl import RowWriter
 from rsag.records.plan import Experiment, Plan
 from rsag.records.proof import Contract, ProofOutcome, ProofRow, Proofs, Refutation
-from rsag.records.rundir import PLAN, PROOFS, rank_file
+from rsag.records.rundir import PLAN, PROOFS, RUN, rank_file
 from rsag.records.verdict import Equivalence, Holds, Meaning, Verdict, VerdictOutcome
 from rsag.reduction import ReduceOp
 
@@ -142,6 +142,17 @@ def test_refuted_proofs_fail_the_run_though_every_rank_passes(tmp_path: Path) ->
     assert ("rs_ag_naive is refuted under sum",) == verdict.reasons
     result = meaning(verdict, Meaning.RESULT)
     assert (Holds.NO, True) == (result.holds, result.evidence.startswith("1,200 worlds refuted in part"))
+
+
+@pytest.mark.parametrize(
+    ("launcher", "problems"), [("local", ["no proofs.json, and the plan asks for proofs"]), ("torchrun", [])]
+)
+def test_proofs_that_our_own_launcher_should_have_left_are_missed(
+    tmp_path: Path, launcher: str, problems: list[str]
+) -> None:
+    directory = write_run(tmp_path, plan_of(3, Experiment.PROOF, Experiment.CONTRACTS))
+    dump_document(dataclasses.replace(saved_runs.run(1), launcher=launcher), directory / RUN)
+    assert problems == [reason for reason in judge(directory).reasons if "proofs.json" in reason]
 
 
 def test_a_run_of_proofs_that_left_none_is_invalid(tmp_path: Path) -> None:

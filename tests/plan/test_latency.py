@@ -145,14 +145,14 @@ def test_the_wire_is_read_once_at_each_size_from_the_smallest() -> None:
         ({"candidates": ("rs_ag_inplace",)}, "unknown composition; got 'rs_ag_inplace'; did you mean rs_ag_in_place"),
         (
             {"candidates": ("peer",)},
-            "peer cannot be timed here; it reads peers' memory: proved and counted, not carrie",
+            "peer cannot be run here; it reads peers' memory: proved and counted, not carrie",
         ),
         (
             {"candidates": ("ring_all_reduce",), "op": ReduceOp.AVG},
-            "ring_all_reduce cannot be timed here; ring_all_reduce combines pairwise, and an average cannot be folded",
+            "ring_all_reduce cannot be run here; ring_all_reduce combines pairwise, and an average cannot be folded",
         ),
-        ({"op": ReduceOp.BAND}, "band of float32 cannot be timed; bitwise operators are for integers and bool"),
-        ({"dtype": DType.COMPLEX64}, "sum of complex64 cannot be timed; complex numbers are not timed"),
+        ({"op": ReduceOp.BAND}, "band of float32 cannot be run; bitwise operators are for integers and bool"),
+        ({"dtype": DType.COMPLEX64}, "sum of complex64 cannot be run; complex numbers are not checked"),
     ],
 )
 def test_what_no_rank_could_run_is_refused_with_the_reason(asked: dict[str, Any], words: str) -> None:

@@ -10,6 +10,7 @@ import pytest
 from rsag.compositions import COMPOSITIONS, find
 from rsag.errors import UsageError
 from rsag.plan import make_plan, write_plan
+from rsag.plan.kernels import plan_kernels
 from rsag.programs.document import load_programs
 from rsag.records.codec import dump_document, load_document
 from rsag.records.plan import Backend, Experiment, Plan, Planted, Prediction
@@ -145,3 +146,18 @@ def test_a_composition_with_a_multiple_of_its_own_can_be_written_down(
     write_plan(make_plan(world_size=3, backend=Backend.GLOO, experiments=[Experiment.CONTRACTS]), tmp_path)
     recorded = [one for one in load_programs(tmp_path / PROGRAMS) if one.composition == "by_bucket"]
     assert [18, 18, 18] == [one.numel for one in recorded]
+
+
+def test_kernels_are_looked_at_in_what_was_asked_for() -> None:
+    plan = plan_kernels(
+        world_size=3,
+        backend=Backend.GLOO,
+        size=100,
+        composition="rs_ag_naive",
+        dtype=DType.BFLOAT16,
+        op=ReduceOp.MAX,
+    )
+    assert (96, DType.BFLOAT16, ReduceOp.MAX) == (plan.bytes, plan.dtype, plan.op)
+    assert [("direct", "all_reduce"), ("decomposed", "rs_ag_naive")] == [
+        (arm.range, arm.composition) for arm in plan.arms
+    ]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import io
 from collections.abc import Mapping
 from typing import cast
@@ -12,9 +13,9 @@ from rich.console import Console
 from rsag.plan import make_plan
 from rsag.plan.latency import plan_latency
 from rsag.records.codec import encode
-from rsag.records.latency import Clock, LookRow, RoundRow
+from rsag.records.latency import Clock, Gate, LookRow, RoundRow
 from rsag.records.plan import Backend, Experiment, Plan
-from rsag.report.progress import Progress, describe_case
+from rsag.report.progress import Progress
 from rsag.stats import Stop
 from rsag.units import KIB, MIB
 
@@ -87,8 +88,8 @@ def test_a_log_gets_plain_lines_however_long(log: Shown) -> None:
     with log.progress.live() as progress:
         progress.say("starting torch")
         progress.watch(look_row())
-    found = "64 KiB float32 sum, graph x10: rs_ag_naive 1.500 [1.400, 1.600], rs_ag_in_place 1.300 [1.200, 1.400]"
-    assert ["rsag: starting torch", f"rsag: {found} after 12 rounds"] == log.lines
+    found = "rs_ag_naive 1.500x slower [1.400, 1.600], rs_ag_in_place 1.300x slower [1.200, 1.400] after 12 rounds"
+    assert ["rsag: starting torch", f"rsag: 64 KiB float32 sum, graph x10: {found}"] == log.lines
     assert "\x1b" not in log.file.getvalue()
 
 
@@ -167,7 +168,7 @@ def test_it_shows_ratio_and_interval_as_of_the_last_look_until_the_case_ends(ter
         progress.watch(round_row(0, 11))
         progress.watch(look_row(went_on=True))
         progress.watch(round_row(0, 12))
-        so_far = "rs_ag_naive 1.500 [1.400, 1.600], rs_ag_in_place 1.300 [1.200, 1.400] after 12 rounds"
+        so_far = "rs_ag_naive 1.500x slower [1.400, 1.600], rs_ag_in_place 1.300x slower [1.200, 1.400] after 12 rounds"
         assert terminal.status.endswith(f"s left at most; {so_far}")
         progress.watch(look_row(rounds=20))
         progress.watch(round_row(1, 0))
@@ -178,7 +179,7 @@ def test_what_a_case_came_to_stays_in_the_terminal(terminal: Shown) -> None:
     with terminal.progress.live() as progress:
         progress.watch(round_row(0, 11))
         progress.watch(look_row())
-    assert "rsag: 64 KiB float32 sum, graph x10: rs_ag_naive 1.500 [1.400, 1.600]" in terminal.file.getvalue()
+    assert "rsag: 64 KiB float32 sum, graph x10: rs_ag_naive 1.500x slower [1.400, 1.600]" in terminal.file.getvalue()
 
 
 def test_after_the_run_lines_are_plain_again(terminal: Shown) -> None:
@@ -188,14 +189,20 @@ def test_after_the_run_lines_are_plain_again(terminal: Shown) -> None:
     assert terminal.lines[-1].endswith("rsag: done")
 
 
-@pytest.mark.parametrize(
-    ("index", "words"), [(0, "64 KiB float32 sum, graph x10"), (1, "256 MiB float32 sum, graph x2")]
-)
-def test_a_case_in_words(index: int, words: str) -> None:
-    assert words == describe_case(TIMING.cases[index])
+# --------------------------------------------------------------------------------------------------- what is no answer
 
 
-def test_a_single_call_is_not_counted() -> None:
-    assert "1 KiB float32 sum, cpu" == describe_case(
-        plan_latency(world_size=2, backend=Backend.GLOO, sizes=(KIB,)).cases[0]
-    )
+def test_a_ratio_whose_interval_holds_one_is_no_ratio(log: Shown) -> None:
+    stops = (None, Stop.BUDGET, Stop.BUDGET, None, None)
+    ratios = (None, (1.2, 0.9, 1.6), (0.8, 0.7, 0.9), None, None)
+    log.progress.watch(row(LookRow(case=0, rounds=40, stops=stops, went_on=False, ratios=ratios)))
+    [line] = log.lines
+    assert "rs_ag_naive inconclusive [0.900, 1.600], rs_ag_in_place 0.800x faster [0.700, 0.900]" in line
+    assert "1.200" not in line
+
+
+def test_under_the_cv_gate_no_ratio_is_told_before_it_is_judged() -> None:
+    timing = dataclasses.replace(TIMING, gate=Gate.CV)
+    shown = Shown(terminal=False, plan=dataclasses.replace(PLAN, latency=timing))
+    shown.progress.watch(look_row())
+    assert ["rsag: 64 KiB float32 sum, graph x10: 12 rounds, to be judged by their CV"] == shown.lines

@@ -12,9 +12,13 @@ import pytest
 from running import rsag
 
 from rsag.analyze.verdict import judge
+from rsag.plan import make_plan
+from rsag.rank import native
+from rsag.records.codec import dump_document
 from rsag.records.execution import Probe
 from rsag.records.latency import PredictionOutcome
-from rsag.records.rundir import rank_file, trace_file
+from rsag.records.plan import Backend, Experiment
+from rsag.records.rundir import PLAN, rank_file, trace_file
 from rsag.records.verdict import Holds, Meaning, Verdict, VerdictOutcome
 
 pytestmark = [pytest.mark.multirank, pytest.mark.timeout(180)]
@@ -64,6 +68,40 @@ def test_the_execution_is_not_the_same_and_gloos_detour_is_said(run: Path) -> No
     assert "gloo ran all_reduce for reduce_scatter" in row.evidence
 
 
+def test_every_result_of_the_ranges_counts_for_the_same_result(run: Path) -> None:
+    [row] = [row for row in judge(run).equivalence if row.meaning is Meaning.RESULT]
+    assert (Holds.YES, f"every element of {2 * 5 * NUM_RANKS} profiled results right") == (row.holds, row.evidence)
+
+
+def test_runs_of_another_payload_are_not_compared(run: Path, tmp_path: Path) -> None:
+    words = ("run", "--only", "kernels", "--bytes", "1KiB", "--backend", "gloo", "-n", str(NUM_RANKS), "--out", "other")
+    assert 0 == rsag(tmp_path, *words).returncode
+    refused = rsag(tmp_path, "compare", str(run), "other")
+    assert 2 == refused.returncode
+    assert "plan: kernels bytes: 65532 vs 1020" in refused.stderr
+
+
+@pytest.mark.parametrize(
+    ("arguments", "code", "message"),
+    [
+        (("--plan", "nowhere.json", "--out", "."), 2, "nowhere.json"),
+        (("--plan", "plan.json", "--out", "."), 2, "asks for no kernels; write a plan with rsag run --only kernels"),
+    ],
+)
+def test_the_native_probe_says_what_is_wrong_with_its_plan(
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+    arguments: tuple[str, ...],
+    code: int,
+    message: str,
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    dump_document(make_plan(world_size=2, backend=Backend.NCCL, experiments=(Experiment.CONTRACTS,)), Path(PLAN))
+    assert code == native.main(arguments)
+    assert message in capsys.readouterr().err
+
+
 def test_a_rank_without_its_trace_leaves_the_run_invalid(copied: Path) -> None:
     trace_file(copied, 1).unlink()
     verdict = judge(copied)
@@ -92,6 +130,7 @@ def test_a_wrong_endpoint_fails_the_run(copied: Path) -> None:
 
 def test_a_damaged_trace_is_named(copied: Path) -> None:
     trace_file(copied, 0).write_bytes(b"\x1f\x8b not a trace")
-    done = rsag(copied.parent, "judge", "run")
-    assert 0 != done.returncode
-    assert "trace-0000.json.gz" in done.stdout + done.stderr
+    verdict = judge(copied)
+    assert VerdictOutcome.INVALID is verdict.outcome
+    [reason] = verdict.reasons
+    assert reason.startswith("trace-0000.json.gz: ")

@@ -10,10 +10,10 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from kineto_files import BASE_NS, GEMM, codes, kernel, launch, num_joined, read_bytes, read_rows, row
+from kineto_files import BASE_NS, GEMM, Row, codes, kernel, launch, num_joined, read_bytes, read_rows, row
 
-from rsag.traces import kineto
-from rsag.traces.events import CallSource, Capture, LimitCode, Metadata, OperationKind, RangeKind
+from rsag.traces import kineto, kineto_joined
+from rsag.traces.events import CallSource, Capture, LimitCode, Metadata, OperationKind, Range, RangeKind
 
 Find = Callable[[str], Path]
 RECORDINGS = ("cuda_graph", "ddp", "eager", "ops", "symmetric", "world_size_1")
@@ -53,6 +53,16 @@ def test_a_time_loses_no_digit(tmp_path: Path, written: str, expected_ns: int) -
     text = json.dumps(kernel(1, ts="TIME")).replace('"TIME"', written)
     (operation,) = read_bytes(tmp_path, f"[{text}]".encode()).operations
     assert expected_ns == operation.start_ns
+
+
+@pytest.mark.parametrize(
+    ("written_us", "expected_ns"), [(1.001, 1001), (4.128, 4128), (0.0006, 1), (0.0014, 1), (30.879, 30_879)]
+)
+def test_a_duration_is_the_nearest_nanosecond_of_its_double(
+    tmp_path: Path, written_us: float, expected_ns: int
+) -> None:
+    (operation,) = read_rows(tmp_path, kernel(1, dur=written_us)).operations
+    assert expected_ns == operation.end_ns - operation.start_ns
 
 
 # -- forms -----------------------------------------------------------------------------------------------------------
@@ -136,6 +146,116 @@ def test_a_correlation_id_of_two_processes_tells_no_process(tmp_path: Path) -> N
     assert [None, 8] == [one.process for one in read_rows(tmp_path, *rows).operations]
 
 
+# -- launches whose row is missing -----------------------------------------------------------------------------------
+
+
+def flow(correlation: object, **fields: object) -> Row:
+    return {"ph": "s", "id": correlation, "pid": 7, "tid": 8, "ts": 110.5, "cat": "ac2g", "name": "ac2g", **fields}
+
+
+def test_a_kernel_without_a_launch_is_given_the_one_that_its_flow_comes_from(tmp_path: Path) -> None:
+    end = {**flow(1), "ph": "f", "pid": 0, "tid": 17, "bp": "e"}
+    capture = read_rows(tmp_path, kernel(1), launch(2), kernel(2), flow(1), end, flow(2), flow(3), head=BASE)
+    by_row, by_flow = capture.launches
+    assert (1, 7, 8) == (by_flow.correlation, by_flow.process, by_flow.thread)
+    assert BASE_NS + 110_500 == by_flow.start_ns == by_flow.end_ns
+    assert 2 == by_row.correlation
+    assert [7, 7] == [one.process for one in capture.operations]
+
+
+def test_where_only_flows_say_what_launched_kernels_that_is_no_limit(tmp_path: Path) -> None:
+    assert LimitCode.NO_LAUNCHES not in codes(read_rows(tmp_path, kernel(1), flow(1)))
+    assert LimitCode.NO_LAUNCHES in codes(read_rows(tmp_path, kernel(1), flow(2)))
+
+
+@pytest.mark.parametrize(
+    "bad",
+    [
+        *(flow("1"), flow(1.5), flow(1 << 80), flow([1]), flow(1, ts="soon"), flow(1, ts=-1), flow(1, ts=10**30)),
+        *(flow(1, pid="Spans"), flow(1, cat="fwdbwd"), flow(1, ph="f")),
+    ],
+    ids=str,
+)
+def test_a_flow_that_cannot_be_is_no_launch(tmp_path: Path, bad: Row) -> None:
+    assert () == read_rows(tmp_path, kernel(1), bad).launches
+
+
+def test_where_all_kernels_have_their_launches_a_file_is_read_once(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(kineto, "read_flows", lambda *_: pytest.fail("read again"))
+    assert 1 == num_joined(read_rows(tmp_path, kernel(1), launch(1), flow(1)))
+
+
+@pytest.mark.parametrize("device", [0, 1])
+def test_of_two_kernels_with_the_id_of_one_launch_neither_is_taken_for_launched_by_it(
+    tmp_path: Path, device: int
+) -> None:
+    capture = read_rows(tmp_path, launch(1), kernel(1), kernel(1, ts=90, device=device), launch(2), kernel(2))
+    assert [None, None, 2] == [one.correlation for one in capture.operations]
+    assert [None, None, 7] == [one.process for one in capture.operations]
+    (limit,) = [one for one in capture.limits if one.code is LimitCode.SHARED_IDS]
+    assert limit.message.startswith("2 kernels")
+
+
+@pytest.mark.parametrize("api", ["cudaGraphLaunch", "cudaLaunchCooperativeKernelMultiDevice"])
+def test_one_launch_may_start_several_kernels(tmp_path: Path, api: str) -> None:
+    capture = read_rows(tmp_path, launch(1, api), kernel(1), kernel(1, device=1))
+    assert [1, 1] == [one.correlation for one in capture.operations]
+    assert LimitCode.SHARED_IDS not in codes(capture)
+
+
+# -- ranges ----------------------------------------------------------------------------------------------------------
+
+
+BASE = f'"baseTimeNanoseconds": {BASE_NS},'
+IDLE = [row("user_annotation", f"idle {i}", 1000 + i, 0.5) for i in range(5)]
+BUSY = row("user_annotation", "busy", 90, 50)
+
+
+def test_of_the_users_ranges_without_communication_so_many_are_kept_and_the_rest_counted(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(kineto_joined, "MAX_IDLE_MARKS", 3)
+    capture = read_rows(tmp_path, *IDLE, BUSY, launch(1), kernel(1))
+    assert ["idle 0", "idle 1", "idle 2", "busy"] == [one.name for one in capture.ranges]
+    (limit,) = [one for one in capture.limits if one.code is LimitCode.RANGES_DROPPED]
+    assert " 2 are not" in limit.message
+
+
+def test_ranges_up_to_that_number_are_all_kept(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(kineto_joined, "MAX_IDLE_MARKS", 5)
+    capture = read_rows(tmp_path, *IDLE, launch(1), kernel(1))
+    assert 5 == len(capture.ranges)
+    assert LimitCode.RANGES_DROPPED not in codes(capture)
+
+
+@pytest.mark.parametrize("inner", [launch(1, ts=110), row("cpu_op", "c10d::barrier", 110, 5)], ids=["launch", "call"])
+@pytest.mark.parametrize(
+    ("start", "length", "is_kept"), [(110, 1, True), (50, 60, True), (111, 9, False), (50, 59, False)]
+)
+def test_a_range_of_torchs_is_kept_if_a_launch_or_a_call_starts_in_it(
+    tmp_path: Path, inner: Row, start: int, length: int, is_kept: bool
+) -> None:
+    outer = row("cpu_op", "_c10d_functional::all_reduce", start, length)
+    names = [one.name for one in read_rows(tmp_path, outer, inner, kernel(1), head=BASE).ranges]
+    assert is_kept == (outer["name"] in names)
+
+
+def test_a_range_that_is_kept_has_all_its_fields(tmp_path: Path) -> None:
+    mark = row("user_annotation", "busy", 90, 50.5, pid=7, tid=8)
+    (kept,) = read_rows(tmp_path, mark, launch(1), kernel(1), head=BASE).ranges
+    expected = Range(
+        name="busy",
+        kind=RangeKind.MARK,
+        process=7,
+        thread=8,
+        start_ns=BASE_NS + 90_000,
+        end_ns=BASE_NS + 140_500,
+    )
+    assert expected == kept
+
+
 # -- calls -----------------------------------------------------------------------------------------------------------
 
 
@@ -145,7 +265,7 @@ def test_waiting_is_no_collective(tmp_path: Path) -> None:
 
 
 def test_a_record_without_a_collective_is_a_range_and_no_call(tmp_path: Path) -> None:
-    capture = read_rows(tmp_path, row("cpu_op", "record_param_comms"))
+    capture = read_rows(tmp_path, row("cpu_op", "record_param_comms"), launch(1, ts=105), kernel(1))
     assert (1, 0) == (len(capture.ranges), len(capture.calls))
 
 

@@ -224,6 +224,65 @@ def test_many_broken_events_among_more_good_ones_are_read_around(
     assert (6000, 3000) == (len(capture.operations), capture.quarantine.num_skipped)
 
 
+@pytest.fixture
+def looks(monkeypatch: pytest.MonkeyPatch) -> list[int]:
+    """Where the reader tried to find the end of an event, in bodies that cannot be decoded at once."""
+    tried: list[int] = []
+    find = blocks._end_of_event
+
+    def counted(chars: str, at: int) -> tuple[int | None, int]:
+        tried.append(at)
+        return find(chars, at)
+
+    monkeypatch.setattr(blocks, "_end_of_event", counted)
+    return tried
+
+
+@pytest.mark.parametrize("depth", [200, 20_000])
+def test_what_seems_an_event_in_each_of_many_levels_is_given_up_soon(
+    tmp_path: Path, looks: list[int], depth: int
+) -> None:
+    nested = '{"a":[{},' * depth + "!"
+    capture = read_bytes(tmp_path, f'{{"traceEvents":[{KERNEL},{nested}}},{KERNEL}]}}'.encode())
+    assert len(looks) < 50
+    assert 9 == capture.operations[0].correlation
+    assert "given up" in capture.quarantine.first[-1].reason
+
+
+def test_after_what_was_given_up_events_are_read_again(tmp_path: Path, looks: list[int]) -> None:
+    nested = '{"a":[{},' * 200 + "!"
+    rows = [f"{nested}}},{KERNEL}" for _ in range(3)]
+    assert [9, 9, 9] == correlations(read_bytes(tmp_path, f'{{"traceEvents":[{",".join(rows)}]}}'.encode()))
+    assert len(looks) < 75
+
+
+def test_broken_events_after_a_very_long_one_are_given_up_soon(
+    tmp_path: Path, looks: list[int], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(blocks, "_MAX_LOOKED_BYTES", 100 << 20)
+    long = '{"a": "' + "x" * (8 << 20) + '"}'
+    read_bytes(tmp_path, f'{{"traceEvents":[{long},{",".join(["{!}"] * 10_000)},{KERNEL}]}}'.encode())
+    assert len(looks) < 50
+
+
+def test_an_event_of_any_depth_is_passed_over_or_skipped_and_offsets_are_right(tmp_path: Path) -> None:
+    bad = json.dumps(kernel(9, dur=-1))
+    for depth in range(500, 1100):
+        deep = f'{{"ph": "X", "cat": "cpu_op", "name": "x", "args": {{"x": {"[" * depth}{"]" * depth}}}}}'
+        data = f'{{"traceEvents": [{deep}, {bad}, {KERNEL}]}}'.encode()
+        capture = read_bytes(tmp_path, data)
+        assert [9] == correlations(capture)
+        assert data.index(bad.encode()) in [skipped.offset for skipped in capture.quarantine.first]
+
+
+@pytest.mark.parametrize(("num_broken", "expected"), [(7, 3), (8, None)])
+def test_of_many_broken_descriptions_of_the_job_the_first_few_are_tried(
+    tmp_path: Path, num_broken: int, expected: int | None
+) -> None:
+    tail = ', "distributedInfo": {x' * num_broken + ', "distributedInfo": {"rank": 3}'
+    assert expected == read_bytes(tmp_path, f'{{"traceEvents": [{KERNEL}]{tail}}}'.encode()).origin.rank
+
+
 # -- anything --------------------------------------------------------------------------------------------------------
 
 EDITS = st.lists(st.tuples(st.floats(0, 1), st.integers(0, 40), st.binary(max_size=12)), min_size=1, max_size=5)

@@ -5,6 +5,8 @@ from __future__ import annotations
 import gzip
 import json
 import os
+import subprocess
+import sys
 from collections.abc import Callable
 from pathlib import Path
 
@@ -121,6 +123,44 @@ def test_a_single_core_is_not_shared(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(os, "sched_getaffinity", lambda _: {0})
     with Helper(worth_it_bytes=0) as helper:
         assert not helper.offer(1000, b"{}")
+
+
+def test_where_pipes_cannot_be_asked_for_their_room_one_process_reads(
+    two_cores: None, large: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    expected = kineto.read(large)
+    monkeypatch.setattr(kineto, "Helper", lambda: Helper(worth_it_bytes=0))
+    monkeypatch.setattr(kineto_helper, "_CAN_ASK_PIPES", False)
+    monkeypatch.setattr(subprocess, "Popen", None)
+    assert expected == kineto.read(large)
+
+
+def test_where_the_cores_of_a_process_are_not_told_those_of_the_machine_count(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delattr(os, "sched_getaffinity")
+    monkeypatch.setattr(os, "cpu_count", lambda: 1)
+    with Helper(worth_it_bytes=0) as helper:
+        assert not helper.offer(1000, b"{}")
+
+
+@pytest.mark.parametrize(
+    "missing",
+    [
+        "sys.modules['fcntl'] = None",
+        "sys.modules['termios'] = None",
+        "import fcntl; del fcntl.F_SETPIPE_SZ; del os.sched_getaffinity",  # as on macOS
+    ],
+)
+def test_a_system_without_these_calls_reads_all_the_same(large: Path, missing: str) -> None:
+    code = f"""
+import os, sys
+from pathlib import Path
+{missing}
+from rsag.traces import kineto, kineto_helper
+kineto.Helper = lambda: kineto_helper.Helper(worth_it_bytes=0)
+print(len(kineto.read(Path({str(large)!r})).operations))
+"""
+    output = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout
+    assert len(kineto.read(large).operations) == int(output)
 
 
 def test_the_death_of_the_second_process_is_an_error_and_no_half_answer(

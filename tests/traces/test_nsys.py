@@ -76,6 +76,13 @@ def write(path: Path, without: Sequence[str] = (), rename: dict[str, str] | None
     return path
 
 
+def on_machine(machine: int, row: Row) -> Row:
+    """The same row with the process's and thread's ids of another VM or hardware."""
+    return tuple(
+        value - (1 << 48) + (machine << 48) if isinstance(value, int) and value > 1 << 48 else value for value in row
+    )
+
+
 def limits(capture: Capture) -> dict[LimitCode, str]:
     return {limit.code: limit.message for limit in capture.limits}
 
@@ -368,3 +375,24 @@ def test_any_byte_of_a_database_may_be_another(tmp_path_factory: pytest.TempPath
     path.write_bytes(content)
     with contextlib.suppress(UsageError):
         nsys.read(path)
+
+
+# -- files merged of several hosts ---------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("other", [2, 256, -128], ids=["another VM", "other hardware", "hardware with the sign bit"])
+def test_one_pid_on_two_machines_is_two_processes(tmp_path: Path, other: int) -> None:
+    path = write(
+        tmp_path / "x.sqlite",
+        kernels=[kernel(100), on_machine(other, kernel(5100, 5200))],
+        launches=[on_machine(other, launch(5010, 5020)), launch(10)],
+        ranges=[nvtx(0, 50, "a"), on_machine(other, nvtx(5000, 5050, "b"))],
+    )
+    capture = nsys.read(path)
+    first, second = (one.process for one in capture.operations)
+    assert 7 == first
+    assert second is not None
+    assert first != second
+    assert 7 == second & 0xFFFFFF
+    assert {first: 10, second: 5010} == {one.process: one.start_ns for one in capture.launches}
+    assert {first: "a", second: "b"} == {one.process: one.name for one in capture.ranges}

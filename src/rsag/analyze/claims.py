@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from rsag.errors import ExitCode, UsageError
-from rsag.records.latency import ArmRole, Buffers, LatencyRow, ReasonCode, TimeOutcome
+from rsag.records.latency import ArmRole, LatencyRow, ReasonCode, TimeOutcome, named
 from rsag.stats import ERROR, LOOKS, hodges_lehmann, holm, p_at_look
 from rsag.units import format_bytes
 
@@ -85,9 +85,7 @@ def _sentence_by_cv(asked: Sequence[LatencyRow]) -> str:
 
 
 def _arm(row: LatencyRow) -> str:
-    extras = [] if row.buffers is Buffers.PLAIN else [row.buffers.value]
-    extras += [f"{key}={value}" for key, value in row.settings.items()]
-    return f"{row.composition} ({', '.join(extras)})" if extras else row.composition
+    return named(row.composition, row.buffers, row.settings)
 
 
 def _cases(count: int) -> str:
@@ -115,6 +113,7 @@ class Failure:
 
     message: str
     exit_code: ExitCode
+    row: LatencyRow | None = None
 
 
 _SLOWER = re.compile(r"slower(?::(\d+(?:\.\d+)?)%)?\Z")
@@ -157,16 +156,16 @@ def fails(rows: Sequence[LatencyRow], conditions: Sequence[FailOn]) -> tuple[Fai
 def _failure(row: LatencyRow, condition: FailOn, p: float) -> Failure | None:
     where = f"{_arm(row)} at {format_bytes(row.bytes)}, {row.clock.value} x{row.calls}"
     if _without_answer(row) or row.outcome is condition.outcome is TimeOutcome.INCONCLUSIVE:
-        return Failure(message=f"{where}: {_in_words(row)}", exit_code=ExitCode.NO_ANSWER)
+        return Failure(message=f"{where}: {_in_words(row)}", exit_code=ExitCode.NO_ANSWER, row=row)
     if condition.outcome is not TimeOutcome.SLOWER or row.outcome is TimeOutcome.EQUIVALENT:
         return None
     if row.ratio is not None and _by_cv(row):
         message = f"{where}: the CV gate gives no interval to hold against slower:{condition.beyond:.4g}"
-        return Failure(message=message, exit_code=ExitCode.NO_ANSWER)
+        return Failure(message=message, exit_code=ExitCode.NO_ANSWER, row=row)
     if p <= ERROR and hodges_lehmann(row.round_values) > math.log1p(condition.beyond):
         low = 0.0 if row.interval is None else row.interval[0]
         message = f"{where}: at least {low:.3f} times the direct one's time, {1 + condition.beyond:.4g} allowed"
-        return Failure(message=message, exit_code=ExitCode.REFUTED)
+        return Failure(message=message, exit_code=ExitCode.REFUTED, row=row)
     return None
 
 

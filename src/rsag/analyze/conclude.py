@@ -9,7 +9,18 @@ from types import MappingProxyType
 
 from rsag.analyze.describe import chapter_ratio, describe
 from rsag.analyze.samples import Samples
-from rsag.records.latency import ArmRole, Gate, LatencyPlan, LookRow, Reason, ReasonCode, TimeOutcome, decide_arm
+from rsag.records.latency import (
+    ArmRole,
+    Gate,
+    LatencyPlan,
+    LookRow,
+    Reason,
+    ReasonCode,
+    TimedArm,
+    TimeOutcome,
+    decide_arm,
+    named,
+)
 from rsag.stats import ERROR, LOOKS, Decision, Stop, holm, p_at_look
 
 
@@ -59,7 +70,7 @@ def conclude(
         if against:
             reasons = tuple(dict.fromkeys(against))
             conclusions.append(Conclusion(outcome=TimeOutcome.INVALID, decision=decision, reasons=reasons))
-        elif plan.gate is Gate.CV:
+        elif plan.gate is Gate.CV and plan.arms[index].role is not ArmRole.CONTROL:
             conclusions.append(_by_cv(samples, direct, index, decision))
         else:
             conclusions.append(_by_rounds(own, decision))
@@ -73,10 +84,10 @@ def unlike_themselves(plan: LatencyPlan, cases: Sequence[Samples | None]) -> lis
     """Per case what its controls found against its direct arms, after Holm's correction for all controls of the run.
 
     One control in twenty differs by chance. Uncorrected, that would cost a run of many cases one of them now and then.
+    Controls are judged by their rounds under either gate: the CV gate has no error rate, and calls identical arms
+    different whenever their medians are.
     """
     reasons: list[dict[int, list[Reason]]] = [{} for _ in cases]
-    if plan.gate is not Gate.ROUNDS:
-        return reasons
     controls = [
         (number, index, samples.values(plan.reference(index), index))
         for number, samples in enumerate(cases)
@@ -89,7 +100,7 @@ def unlike_themselves(plan: LatencyPlan, cases: Sequence[Samples | None]) -> lis
     for (number, index, _), made, p in zip(controls, decisions, adjusted):
         if p <= ERROR and _outcome(made) in (TimeOutcome.SLOWER, TimeOutcome.FASTER):
             low, high = math.exp(made.interval.low), math.exp(made.interval.high)
-            name = plan.arms[index].composition
+            name = _name(plan.arms[index])
             message = f"{name} against itself: {low:.3f} to {high:.3f}, so the harness favours a place"
             found = reasons[number].setdefault(plan.reference(index), [])
             found.append(Reason(code=ReasonCode.AA_DIFFERS, message=message))
@@ -185,5 +196,9 @@ def _direct_arm_wrong(plan: LatencyPlan, samples: Samples, direct: int) -> Itera
 def _wrong(plan: LatencyPlan, samples: Samples, index: int) -> Iterator[Reason]:
     count = samples.wrong[index]
     if count:
-        message = f"{count:,} wrong elements in the results of {plan.arms[index].composition}"
+        message = f"{count:,} wrong elements in the results of {_name(plan.arms[index])}"
         yield Reason(code=ReasonCode.WRONG_RESULT, message=message)
+
+
+def _name(arm: TimedArm) -> str:
+    return named(arm.composition, arm.buffers, arm.settings)

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from rsag.analyze.kernels import read_kernels
-from rsag.errors import RecordError, UsageError
+from rsag.errors import UsageError
 from rsag.records.execution import BoundaryRow, Counted, ExecutionRow, KernelsPlan, NativeProbe, Probe
 from rsag.records.kernels import Agreement, ProbeVerdict, RangeRow
 from rsag.records.latency import ArmRole, PredictionOutcome, TimedArm
@@ -50,7 +50,9 @@ def judge_execution(
     ]
     missing = [rank for rank in range(plan.world_size) if not trace_file(directory, rank).exists()]
     problems += [f"rank {rank}: no {trace_file(directory, rank).name}" for rank in missing]
-    captures = [_read(trace_file(directory, rank)) for rank in range(plan.world_size) if rank not in missing]
+    traces = [_read(trace_file(directory, rank)) for rank in range(plan.world_size) if rank not in missing]
+    captures = [trace for trace in traces if isinstance(trace, Capture)]
+    problems += [trace for trace in traces if isinstance(trace, str)]
     problems += [damage for capture in captures for damage in _damage(capture)]
     choices = _choices(kernels, protocols)
     probes = [_of_ranks(plan, kernels, captures, choices, complete=not problems)]
@@ -73,11 +75,12 @@ def judge_execution(
     return Execution(tuple(probes), tuple(boundaries), tuple(problems), tuple(wrong))
 
 
-def _read(trace: Path) -> Capture:
+def _read(trace: Path) -> Capture | str:
+    """The trace, or why it is none: it was one when the run wrote it."""
     try:
         return read_kineto(trace)
     except UsageError as error:
-        raise RecordError(f"{trace}: not the trace that the run wrote", got=str(error)) from error
+        return f"{trace.name}: not the trace that the run wrote: {error}"
 
 
 def _damage(capture: Capture) -> list[str]:
@@ -106,16 +109,19 @@ def _of_native(
     plan: Plan, kernels: KernelsPlan, native: NativeProbe, directory: Path, choices: Sequence[Capture]
 ) -> ProbeVerdict:
     trace = native_trace_file(directory)
-    if native.reason or not trace.exists():
-        reason = native.reason or f"no {trace.name}"
+    found = _read(trace) if trace.exists() else f"no {trace.name}"
+    if native.reason or isinstance(found, str):
+        reason = native.reason or found
         return ProbeVerdict(
             probe=Probe.NATIVE,
+            bytes=kernels.bytes,
+            calls=kernels.calls,
             outcome=PredictionOutcome.CANNOT_TELL,
             predicted=_predicted(plan, kernels),
             ranges=(),
             reasons=(f"not run: {reason}",),
         )
-    document = read_kernels([_read(trace), *choices])
+    document = read_kernels([found, *choices])
     return _verdict(plan, kernels, Probe.NATIVE, [row for row in document.ranges if row.range in kernels.ranges], [])
 
 
@@ -137,6 +143,8 @@ def _verdict(
     outcome = PredictionOutcome.DIFFERS if unlike else PredictionOutcome.AGREES
     return ProbeVerdict(
         probe=probe,
+        bytes=kernels.bytes,
+        calls=kernels.calls,
         outcome=PredictionOutcome.CANNOT_TELL if absent or reasons else outcome,
         predicted=predicted,
         ranges=tuple(found),

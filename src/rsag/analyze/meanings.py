@@ -6,6 +6,7 @@ from collections.abc import Iterable, Sequence
 
 from rsag.analyze.wire import bytes_differ
 from rsag.records.contracts import ContractOutcome, ContractRow
+from rsag.records.execution import ExecutionRow
 from rsag.records.latency import ArmRole, PredictionOutcome, RoundRow, WireVerdict
 from rsag.records.plan import Plan, Prediction
 from rsag.records.proof import ProofOutcome, Proofs
@@ -27,14 +28,16 @@ def judge_result(
     proofs: Proofs | None,
     contracts: Sequence[ContractRow],
     rounds: Iterable[RoundRow],
+    profiled: Iterable[ExecutionRow] = (),
     *,
     complete: bool = True,
 ) -> Equivalence:
-    """By the proofs, the contracts, and what the timed calls left; a single wrong element anywhere is a no.
+    """By the proofs, the contracts, and what the timed and profiled calls left; one wrong element anywhere is a no.
 
     Where the records are not complete, nothing wrong in what is left of them is no yes.
     """
-    found = [one for one in (_proved(proofs), _observed(plan, contracts), _timed(plan, rounds)) if one is not None]
+    every = (_proved(proofs), _observed(plan, contracts), _timed(plan, rounds), _profiled(plan, profiled))
+    found = [one for one in every if one is not None]
     if not all(right for right, _ in found):
         holds = Holds.NO
     else:
@@ -85,6 +88,17 @@ def _timed(plan: Plan, rounds: Iterable[RoundRow]) -> _Found | None:
     if num_wrong:
         return False, f"{num_wrong:,} wrong elements in {num_results:,} timed results"
     return True, f"every element of {num_results:,} timed results right"
+
+
+def _profiled(plan: Plan, rows: Iterable[ExecutionRow]) -> _Found | None:
+    """Every rank looks at every result of the marked ranges."""
+    wrong = [row.wrong for row in rows]
+    if plan.kernels is None or not wrong:
+        return None
+    num_results = len(wrong) * plan.kernels.calls
+    if any(wrong):
+        return False, f"{sum(wrong):,} wrong elements in {num_results:,} profiled results"
+    return True, f"every element of {num_results:,} profiled results right"
 
 
 # --------------------------------------------------------------------------------------------------------------- steps

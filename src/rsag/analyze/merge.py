@@ -16,7 +16,7 @@ from statistics import median
 from rsag.analyze.judged import ArmKey, JudgedRun, arm_of, by_arm, case_of
 from rsag.analyze.mixed import differences, in_words
 from rsag.errors import UsageError
-from rsag.records.latency import ArmRole, LatencyRow, TimeOutcome
+from rsag.records.latency import ArmRole, LatencyRow, TimedArm, TimeOutcome, named
 from rsag.records.merge import LaunchRow, Merge, MergeRow
 from rsag.stats import Interval, hodges_lehmann, holm, interval, signed_rank_p
 
@@ -145,7 +145,7 @@ def _reasons(
 def _unless_control_differs(merged: Mapping[ArmKey, MergeRow]) -> list[MergeRow]:
     """The rows, invalid where the direct arm differs from itself across launches: the harness favours a place."""
     faults = {
-        _configuration(key): f"{key.composition} against itself: {row.interval[0]:.3f} to {row.interval[1]:.3f} across "
+        _configuration(key): f"{_name(row.arm)} against itself: {row.interval[0]:.3f} to {row.interval[1]:.3f} across "
         "launches, so the harness favours a place"
         for key, row in merged.items()
         if row.arm.role is ArmRole.CONTROL and row.outcome in DIRECTIONS and row.interval is not None
@@ -158,6 +158,10 @@ def _unless_control_differs(merged: Mapping[ArmKey, MergeRow]) -> list[MergeRow]
         else row
         for key, row in merged.items()
     ]
+
+
+def _name(arm: TimedArm) -> str:
+    return named(arm.composition, arm.buffers, arm.settings)
 
 
 def _configuration(key: ArmKey) -> tuple[object, ...]:

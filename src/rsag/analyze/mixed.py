@@ -13,6 +13,7 @@ from enum import Enum
 from rsag.analyze.judged import JudgedRun
 from rsag.records.compare import Difference
 from rsag.records.latency import Case, LatencyPlan, TimedArm
+from rsag.records.plan import Plan
 from rsag.records.run import RankInfo
 
 ABSENT, NO_MORE = "none", "no more"
@@ -70,7 +71,7 @@ def _circumstances(judged: JudgedRun) -> _Words:
         **_over_ranks(_VERSION, [rank.versions for rank in run.ranks]),
         **_over_ranks(_VARIABLE, [_that_matter(rank.environment) for rank in run.ranks]),
     }
-    return {**{field: (word,) for field, word in words.items()}, **_of_plan(plan.latency)}
+    return {**{field: (word,) for field, word in words.items()}, **_of_plan(plan.latency), **_of_kernels(plan)}
 
 
 def _devices(ranks: Iterable[RankInfo]) -> str:
@@ -111,6 +112,16 @@ def _of_plan(timing: LatencyPlan | None) -> _Words:
         f"{_PLAN} arms": tuple(map(_arm, words.pop("arms"))),
         **{f"{_PLAN} {name.replace('_', ' ')}": (_word(value),) for name, value in words.items()},
     }
+
+
+def _of_kernels(plan: Plan) -> _Words:
+    """What was profiled; nothing where it was not."""
+    if plan.kernels is None:
+        return {}
+    words = {field.name: getattr(plan.kernels, field.name) for field in dataclasses.fields(plan.kernels)}
+    words["arms"] = ", ".join(f"{arm.range}: {arm.composition}" for arm in plan.kernels.arms)
+    words["padded"] = ", ".join(plan.kernels.padded)
+    return {f"{_PLAN} kernels {name.replace('_', ' ')}": (_word(value),) for name, value in words.items()}
 
 
 def _case(case: Case) -> str:

@@ -10,7 +10,6 @@ import torch.distributed as dist
 from torch import Tensor
 
 from rsag.carriers.torch_api import api
-from rsag.errors import UnsupportedError
 
 ALIGNMENT_BYTES = 512
 """Where torch's caching allocator puts tensors as well."""
@@ -45,7 +44,7 @@ class Registered:
     ask for the same bytes in the same order, and a tensor lies at the same offset on each. One piece, since torch
     registers a pool piece by piece in an order of its own.
 
-    Raises UnsupportedError where this torch or this backend cannot. Close it when the device is done with its tensors,
+    `why_not_registered` says beforehand whether this torch can. Close it when the device is done with its tensors,
     and drop them: the memory goes back to the driver.
     """
 
@@ -59,7 +58,7 @@ class Registered:
         with torch.cuda.use_mem_pool(self._pool):
             self._piece = torch.empty(aligned(pad_bytes) + num_bytes, dtype=torch.uint8, device=device)
         for backend in self._backends:
-            _register(backend, self._pool, symmetric=symmetric)
+            backend.register_mem_pool(self._pool, **({"symm": True} if symmetric else {}))
         self._used = aligned(pad_bytes)
 
     def empty(self, numel: int, dtype: torch.dtype) -> Tensor:
@@ -74,6 +73,17 @@ class Registered:
         del self._piece, self._pool
 
 
+def why_not_registered(*, symmetric: bool) -> str | None:
+    """What this torch lacks to register memory with NCCL, or None: asked before anything is started."""
+    backend = getattr(dist, "ProcessGroupNCCL", None)
+    register = getattr(backend, "register_mem_pool", None)
+    if register is None:
+        return f"torch {torch.__version__} has no register_mem_pool for NCCL"
+    if symmetric and "symm" not in (register.__doc__ or ""):
+        return f"torch {torch.__version__} registers no symmetric windows"
+    return None
+
+
 def aligned(num_bytes: int) -> int:
     """The bytes that a tensor of `num_bytes` takes in a `Registered` memory."""
     return -(-num_bytes // ALIGNMENT_BYTES) * ALIGNMENT_BYTES
@@ -81,24 +91,4 @@ def aligned(num_bytes: int) -> int:
 
 def _backend(group: Any, device: torch.device) -> Any:
     whole: Any = dist.group.WORLD
-    backend = (whole if group is None else group)._get_backend(device)
-    if not hasattr(backend, "register_mem_pool") or not hasattr(backend, "mem_allocator"):
-        raise UnsupportedError(
-            "memory cannot be registered with this backend",
-            got=f"torch {torch.__version__}, {backend.name()}",
-            expected="NCCL, and a torch that has register_mem_pool",
-            do="leave out --buffers",
-        )
-    return backend
-
-
-def _register(backend: Any, pool: Any, *, symmetric: bool) -> None:
-    if not symmetric:
-        backend.register_mem_pool(pool)
-        return
-    try:
-        backend.register_mem_pool(pool, symm=True)
-    except TypeError:
-        raise UnsupportedError(
-            "this torch registers no symmetric windows", got=torch.__version__, do="use --buffers registered"
-        ) from None
+    return (whole if group is None else group)._get_backend(device)

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import click
 
 from rsag.cli.options import json_option, print_json
-from rsag.errors import ExitCode
+from rsag.errors import ExitCode, UsageError
 
 if TYPE_CHECKING:
     from rsag.records.compare import Comparison
@@ -36,6 +36,10 @@ def command(a: Path, b: Path, allow_mixed: bool, form: str, out: Path | None, as
     from rsag.report.compare import print_comparison
     from rsag.report.tables import console
 
+    if out is not None and form != "html":
+        raise UsageError("only a page goes into a file", got=f"--out {out}", do="add --format html")
+    if as_json and form == "html":
+        raise UsageError("one answer, in one form", got="--json and --format html", do="leave one of them out")
     compared = compare(read_judged(a), read_judged(b), allow_mixed=allow_mixed)
     if as_json:
         print_json(document(compared))

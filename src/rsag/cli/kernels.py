@@ -10,8 +10,10 @@ from rsag.cli.options import json_option, print_json
 from rsag.errors import ExitCode
 
 NSYS = """\
-# The same ranges through Nsight Systems; not run by us, for no machine of ours has nsys.
-nsys profile --trace=cuda,nvtx --cuda-graph-trace=node --output rsag rsag run --only kernels
+# Marked ranges through Nsight Systems; not run by us, for no machine of ours has nsys. It and torch.profiler cannot
+# both listen to the GPU, so profile a program of your own, with torch.cuda.nvtx.range("direct") around the calls
+# (`rsag emit rs_ag_in_place` prints one), and not `rsag run`, which profiles itself.
+nsys profile --trace=cuda,nvtx --cuda-graph-trace=node --output rsag torchrun --nproc-per-node=2 program.py
 nsys stats --report nvtx_kern_sum --format csv rsag.nsys-rep > rsag.csv
 rsag kernels rsag.csv
 """

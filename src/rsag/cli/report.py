@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import click
 
-from rsag.errors import ExitCode
+from rsag.errors import ExitCode, UsageError
+
+if TYPE_CHECKING:
+    from rsag.report.junit import Breach
 
 PATH = click.Path(path_type=Path)
 
@@ -36,7 +41,9 @@ def command(run: Path, form: str, out: Path | None, lang: str | None) -> int:
     if form == "html":
         click.echo(f"rsag: report {write_report(run, out=out, lang=lang)}", err=True)
         return ExitCode.DONE
-    text = _markdown(run) if form == "markdown" else _junit(run)
+    if lang is not None:
+        raise UsageError("only the page has languages", got=f"--lang {lang}", do="leave --lang out")
+    text = _markdown(run) if form == "markdown" else junit_of(run, ())
     if out is None:
         click.echo(text, nl=False)
     else:
@@ -53,7 +60,8 @@ def _markdown(run: Path) -> str:
     return markdown(load_document(Verdict, run / VERDICT), name=run.resolve().name)
 
 
-def _junit(run: Path) -> str:
+def junit_of(run: Path, breaches: Sequence[Breach]) -> str:
+    """The XML of a run directory that has a verdict: its rows, its proofs, and the conditions that it does not keep."""
     from rsag.records.codec import load_document
     from rsag.records.proof import Proofs
     from rsag.records.rundir import PROOFS, VERDICT
@@ -61,4 +69,4 @@ def _junit(run: Path) -> str:
     from rsag.report.junit import junit
 
     proofs = load_document(Proofs, run / PROOFS) if (run / PROOFS).exists() else None
-    return junit(load_document(Verdict, run / VERDICT), (), proofs)
+    return junit(load_document(Verdict, run / VERDICT), breaches, proofs)

@@ -53,6 +53,10 @@ def command(
     parse_world_size(world_size)
     numel = 5 * world_size if numel is None else numel
     _check_numel(numel, world_size)
+    if as_json and as_html:
+        raise UsageError("one answer, in one form", got="--json and --html", do="leave one of them out")
+    if out is not None and not as_html:
+        raise UsageError("only a page goes into a file", got=f"--out {out}", do="add --html")
     if as_html:
         _write_page(world_size, numel, out)
         return

@@ -13,7 +13,7 @@ import click
 
 from rsag.cli.options import json_option, print_json
 from rsag.cli.page import try_report, write_text
-from rsag.cli.timing import Timing, plan_kernels_of, plan_memory_of, plan_timing, timing_options
+from rsag.cli.timing import Timing, plan_kernels_of, plan_memory_of, plan_timing, require_preset, timing_options
 from rsag.errors import ExitCode, UsageError, unknown_name
 
 if TYPE_CHECKING:
@@ -70,6 +70,7 @@ def command(
     from rsag.records.rundir import new_run_directory
     from rsag.units import parse_seconds
 
+    require_preset(timing)
     gates = [parse_fail_on(text) for text in conditions]
     on = chosen_backend(backend)
     ranks = _world_size(world_size, on, elsewhere=save_plan is not None)
@@ -116,7 +117,7 @@ def command(
         print_verdict(verdict, console())
     try_report(directory)
     click.echo(f"rsag: run directory {directory}", err=True)
-    return _gate(verdict, gates, junit)
+    return _gate(verdict, directory, gates, junit)
 
 
 def _run(plan: Plan, directory: Path, started: datetime) -> Verdict:
@@ -130,8 +131,8 @@ def _run(plan: Plan, directory: Path, started: datetime) -> Verdict:
     try:
         with Progress(plan, console(stderr=True)).live() as progress:
             return lab.run_plan(plan, directory, circumstances, say=progress.say, watch=progress.watch)
-    except BaseException as error:
-        if isinstance(error, Exception) and (directory / PLAN).exists():
+    except BaseException:
+        if (directory / PLAN).exists():
             try_report(directory)
         click.echo(f"rsag: what was recorded is in {directory}", err=True)
         raise
@@ -156,15 +157,17 @@ def _run_launches(plan: Plan, directory: Path, launches: int, as_json: bool) -> 
     return code
 
 
-def _gate(verdict: Verdict, gates: list[FailOn], junit_file: Path | None) -> int:
+def _gate(verdict: Verdict, directory: Path, gates: list[FailOn], junit_file: Path | None) -> int:
     """The exit code: of the verdict itself, else of the conditions that it meets."""
     from rsag.analyze.claims import fails
-    from rsag.report.junit import junit
+    from rsag.cli.report import junit_of
+    from rsag.report.junit import latency_case
 
     breaches = fails(verdict.latency, gates)
     if junit_file is not None:
-        named = [("rsag.fail-on", breach.message.partition(": ")[0], breach.message) for breach in breaches]
-        write_text(junit_file, junit(verdict, named))
+        cases = [("rsag.fail-on", "rows") if one.row is None else latency_case(one.row) for one in breaches]
+        named = [(*case, breach.message) for case, breach in zip(cases, breaches)]
+        write_text(junit_file, junit_of(directory, named))
     for breach in breaches:
         click.echo(f"rsag: --fail-on: {breach.message}", err=True)
     code = exit_code(verdict.outcome.value)
@@ -233,7 +236,7 @@ def _plan_of_kernels(
 
     if timing.is_default or Experiment.KERNELS not in experiments:
         return None
-    return plan_kernels_of(timing, ranks, backend, alone=experiments == (Experiment.KERNELS,))
+    return plan_kernels_of(timing, ranks, backend, with_times=any(one.is_timed for one in experiments))
 
 
 def _sizes(plan: Plan) -> str:

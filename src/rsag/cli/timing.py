@@ -84,7 +84,7 @@ _OPTIONS = (
         "--bytes",
         "sizes",
         metavar="SIZES",
-        help="Payloads to time: 64KiB,1MiB,256MiB. Memory, and kernels alone, take the largest.",
+        help="Payloads to time: 64KiB,1MiB,256MiB. Memory, and kernels without times, take the largest.",
     ),
     click.option("--composition", "compositions", metavar="NAMES", help="Compositions to time against AllReduce."),
     click.option("--clock", "clocks", metavar="NAMES", help="graph, eager (CUDA) or cpu."),
@@ -122,19 +122,25 @@ def timing_options(command: F) -> F:
     return result
 
 
+def require_preset(timing: Timing) -> None:
+    """Raise UsageError for a preset that there is not, or that other options would change."""
+    if timing.preset is None:
+        return
+    if timing.preset not in PRESETS:
+        raise unknown_name("preset", timing.preset, PRESETS)
+    if dataclasses.replace(timing, preset=None) != DEFAULT:
+        raise UsageError("a preset says all of what is timed", do="leave it out, or the other options of timing")
+
+
 def plan_timing(timing: Timing, world_size: int, backend: Backend) -> LatencyPlan:
     """What `timing` asks to be timed on these ranks."""
     from rsag.plan.latency import plan_chapter_latency, plan_latency
     from rsag.records.latency import Buffers, Clock, Gate
     from rsag.reduction import DType
 
+    if timing.preset == "chapter":
+        return plan_chapter_latency(world_size=world_size, backend=backend)
     if timing.preset is not None:
-        if timing.preset not in PRESETS:
-            raise unknown_name("preset", timing.preset, PRESETS)
-        if dataclasses.replace(timing, preset=None) != DEFAULT:
-            raise UsageError("a preset says all of what is timed", do="leave it out, or the other options of timing")
-        if timing.preset == "chapter":
-            return plan_chapter_latency(world_size=world_size, backend=backend)
         return plan_latency(world_size=world_size, backend=backend, sizes=DEMO_SIZES)
     clocks = None if timing.clocks is None else [_member(Clock, "clock", one) for one in _split(timing.clocks)]
     return plan_latency(
@@ -170,14 +176,23 @@ def plan_memory_of(timing: Timing, world_size: int, backend: Backend) -> MemoryP
     )
 
 
-def plan_kernels_of(timing: Timing, world_size: int, backend: Backend, *, alone: bool) -> KernelsPlan:
-    """At the largest size that was asked for where nothing else is run, at a preset's, or at the default."""
+def plan_kernels_of(timing: Timing, world_size: int, backend: Backend, *, with_times: bool) -> KernelsPlan:
+    """The first composition, at the largest size that was asked for; at the usual one where times are asked for too."""
     from rsag.plan.kernels import plan_kernels
+    from rsag.reduction import DType
 
-    size = None if timing.preset is None else PRESETS[timing.preset].kernels_bytes
-    if alone and timing.sizes is not None:
-        size = max(parse_bytes(one) for one in _split(timing.sizes))
-    return plan_kernels(world_size=world_size, backend=backend, size=size)
+    if timing.preset is not None:
+        size = PRESETS[timing.preset].kernels_bytes
+        return plan_kernels(world_size=world_size, backend=backend, size=size)
+    names = _split(timing.compositions or "") or ["rs_ag_in_place"]
+    return plan_kernels(
+        world_size=world_size,
+        backend=backend,
+        size=max(parse_bytes(one) for one in _split(timing.sizes)) if timing.sizes and not with_times else None,
+        composition=names[0],
+        dtype=_member(DType, "dtype", timing.dtype),
+        op=parse_op(timing.op),
+    )
 
 
 def _split(text: str) -> list[str]:

@@ -2,37 +2,46 @@
 
 from __future__ import annotations
 
-from rsag.errors import UsageError
+from rsag.plan.latency import fit, refuse_uncarried
 from rsag.records.execution import KernelsPlan, MarkedArm
+from rsag.records.latency import Case, Clock
 from rsag.records.plan import Backend
 from rsag.reduction import DType, ReduceOp
-from rsag.units import MIB, format_bytes
+from rsag.units import MIB
 
 SIZES = {Backend.GLOO: 4 * MIB, Backend.NCCL: 64 * MIB}
+CALLS = 5
 DIRECT, DECOMPOSED = "direct", "decomposed"
 PADDED_NUMEL = 1003
 """The chapter's."""
 
 
-def plan_kernels(*, world_size: int, backend: Backend, size: int | None = None) -> KernelsPlan:
-    """AllReduce, and ReduceScatter + AllGather in place, five calls each at `size` bytes or a little less.
+def plan_kernels(
+    *,
+    world_size: int,
+    backend: Backend,
+    size: int | None = None,
+    composition: str = "rs_ag_in_place",
+    dtype: DType = DType.FLOAT32,
+    op: ReduceOp = ReduceOp.SUM,
+) -> KernelsPlan:
+    """AllReduce, and one composition that reaches it, five calls each at `size` bytes or a little less.
 
-    A payload is cut to the next smaller one that divides over the ranks. Raises UsageError for less than one element.
+    A payload is cut to the next smaller one that divides over the ranks. Raises UsageError for what is no multiple of
+    the dtype, and for what no tensors carry.
     """
-    dtype = DType.FLOAT32
-    wanted = SIZES[backend] if size is None else size
-    if wanted < dtype.itemsize:
-        raise UsageError("a payload has at least one element", got=format_bytes(wanted), expected="4 B or more")
-    step = dtype.itemsize * world_size
+    fitted = fit(SIZES[backend] if size is None else size, dtype, world_size)
+    case = Case(bytes=fitted, dtype=dtype, op=op, clock=Clock.EAGER, calls=CALLS)
+    refuse_uncarried(case, [composition], world_size)
     return KernelsPlan(
-        bytes=max(wanted // step, 1) * step,
+        bytes=fitted,
         dtype=dtype,
-        op=ReduceOp.SUM,
+        op=op,
         warmup_calls=2,
-        calls=5,
+        calls=CALLS,
         arms=(
             MarkedArm(range=DIRECT, composition="all_reduce"),
-            MarkedArm(range=DECOMPOSED, composition="rs_ag_in_place"),
+            MarkedArm(range=DECOMPOSED, composition=composition),
         ),
         padded_numel=PADDED_NUMEL,
         padded=("all_reduce", "rs_ag_padded"),

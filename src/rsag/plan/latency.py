@@ -53,7 +53,7 @@ def plan_latency(
     cases = tuple(
         Case(bytes=payload, dtype=dtype, op=op, clock=clock, calls=_calls(payload, clock))
         for clock in dict.fromkeys(CLOCKS[backend] if clocks is None else clocks)
-        for payload in dict.fromkeys(_fit(size, dtype, world_size) for size in wanted)
+        for payload in dict.fromkeys(fit(size, dtype, world_size) for size in wanted)
     )
     _refuse_impossible(cases, chosen, world_size, backend)
     kinds = tuple(dict.fromkeys(buffers))
@@ -89,7 +89,7 @@ def plan_chapter_latency(*, world_size: int, backend: Backend) -> LatencyPlan:
     """The chapter's schedule: 3 warm-ups and 10 cycles in alternating order, one round, its CV gate."""
     clock = Clock.CPU if backend is Backend.GLOO else Clock.EAGER
     cases = tuple(
-        Case(bytes=_fit(size, DType.FLOAT32, world_size), dtype=DType.FLOAT32, op=ReduceOp.SUM, clock=clock, calls=1)
+        Case(bytes=fit(size, DType.FLOAT32, world_size), dtype=DType.FLOAT32, op=ReduceOp.SUM, clock=clock, calls=1)
         for size in CHAPTER_SIZES
     )
     return LatencyPlan(
@@ -119,19 +119,24 @@ def _refuse_impossible(cases: Sequence[Case], candidates: Sequence[str], world_s
         if case.clock not in CLOCKS[backend]:
             known = ", ".join(clock.value for clock in CLOCKS[backend])
             raise UsageError(f"{backend.value} has no such clock", got=case.clock.value, expected=known)
-        reason = "complex numbers are not timed" if case.dtype.family is Family.COMPLEX else None
-        reason = reason or why_undefined(case.op, case.dtype)
+        refuse_uncarried(case, candidates, world_size)
+
+
+def refuse_uncarried(case: Case, compositions: Sequence[str], world_size: int) -> None:
+    """Raise UsageError for a case that no tensors carry, or that one of the compositions does not take."""
+    reason = "complex numbers are not checked" if case.dtype.family is Family.COMPLEX else None
+    reason = reason or why_undefined(case.op, case.dtype)
+    if reason is not None:
+        raise UsageError(f"{case.op.value} of {case.dtype.value} cannot be run", do=reason)
+    for one in map(find, compositions):
+        reason = one.why_refused(case.bytes // case.dtype.itemsize, world_size, case.op)
+        if one.symmetric:
+            reason = "it reads peers' memory: proved and counted, not carried by tensors"
         if reason is not None:
-            raise UsageError(f"{case.op.value} of {case.dtype.value} cannot be timed", do=reason)
-        for one in map(find, candidates):
-            reason = one.why_refused(case.bytes // case.dtype.itemsize, world_size, case.op)
-            if one.symmetric:
-                reason = "it reads peers' memory: proved and counted, not carried by tensors"
-            if reason is not None:
-                raise UsageError(f"{one.name} cannot be timed here", do=reason)
+            raise UsageError(f"{one.name} cannot be run here", do=reason)
 
 
-def _fit(size: int, dtype: DType, world_size: int) -> int:
+def fit(size: int, dtype: DType, world_size: int) -> int:
     """`size`, or the next smaller payload that divides over the ranks: the case says which it is."""
     if size <= 0 or size % dtype.itemsize:
         raise UsageError(

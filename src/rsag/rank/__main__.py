@@ -32,6 +32,7 @@ from rsag.rank.process import (
     agree_on_launch,
     choose_device,
     describe,
+    require_buffers,
     start_groups,
     without_graph_registration,
 )
@@ -88,6 +89,7 @@ def _run(options: argparse.Namespace, place: Place) -> None:
     if options.protocols:
         switch_log_on()
     if plan.latency is not None:
+        require_buffers(plan.latency)
         without_graph_registration(plan.latency)
     with _rows(options.out, place, plan.backend, device) as rows:
         if (

@@ -8,6 +8,7 @@ all GPUs. NCCL is called through nccl4py, an extra; without it the probe says so
 from __future__ import annotations
 
 import argparse
+import sys
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
@@ -15,6 +16,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from rsag.errors import RsagError, UsageError
 from rsag.rank.inputs import contribution, oracle
 from rsag.rank.profiled import count_in, marked, profiled
 from rsag.records.codec import dump_document, load_document
@@ -33,9 +35,15 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--plan", type=Path, required=True, help="the plan.json to run")
     parser.add_argument("--out", type=Path, required=True, help="directory for native.json and its trace")
     options = parser.parse_args(arguments)
-    plan = load_document(Plan, options.plan)
-    assert plan.kernels is not None
-    dump_document(_probe(plan.kernels, plan.world_size, options.out), options.out / NATIVE)
+    try:
+        plan = load_document(Plan, options.plan)
+        if plan.kernels is None:
+            raise UsageError(f"{options.plan} asks for no kernels", do="write a plan with rsag run --only kernels")
+        options.out.mkdir(parents=True, exist_ok=True)
+        dump_document(_probe(plan.kernels, plan.world_size, options.out), options.out / NATIVE)
+    except RsagError as error:
+        print(f"rsag.rank.native: {error}", file=sys.stderr)  # noqa: T201 - this program's only voice is its log
+        return int(error.exit_code)
     return 0
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import platform
 import socket
-from collections.abc import Mapping
+from collections.abc import Mapping, MutableMapping
 from dataclasses import dataclass
 from datetime import timedelta
 from typing import Any
@@ -13,6 +13,7 @@ from typing import Any
 import torch
 import torch.distributed as dist
 
+from rsag.carriers.memory import why_not_registered
 from rsag.carriers.torch_api import api
 from rsag.errors import UsageError
 from rsag.records.latency import Buffers, LatencyPlan
@@ -79,7 +80,15 @@ def choose_device(backend: Backend, place: Place) -> torch.device:
     return device
 
 
-def without_graph_registration(plan: LatencyPlan) -> None:
+def require_buffers(plan: LatencyPlan) -> None:
+    """Raise UsageError where this torch cannot register what arms of the plan lie in: before anything is timed."""
+    for kind in dict.fromkeys(arm.buffers for arm in plan.arms if arm.buffers is not Buffers.PLAIN):
+        why = why_not_registered(symmetric=kind is Buffers.SYMMETRIC)
+        if why is not None:
+            raise UsageError(f"no {kind.value} buffers here", got=why, do=f"leave {kind.value} out of --buffers")
+
+
+def without_graph_registration(plan: LatencyPlan, environment: MutableMapping[str, str] = os.environ) -> None:
     """Before NCCL starts, keep it from registering the buffers of graphs by itself, where arms have registered ones.
 
     What it registers for a graph it knows by its addresses, also after the graph is gone. Memory that is registered
@@ -88,7 +97,7 @@ def without_graph_registration(plan: LatencyPlan) -> None:
     torch's own allocator gives is not registered for graphs anyway.
     """
     if any(arm.buffers is not Buffers.PLAIN for arm in plan.arms):
-        os.environ["NCCL_GRAPH_REGISTER"] = "0"
+        environment["NCCL_GRAPH_REGISTER"] = "0"
 
 
 def start_groups(backend: Backend, place: Place, device: torch.device, timeout_s: float) -> Any:

@@ -40,6 +40,7 @@ def observe_protocols(context: Context) -> Protocols:
     try:
         latency, kernels = context.plan.latency, context.plan.kernels
         return Protocols(
+            world_size=context.world_size,
             rows=(
                 *(() if latency is None else _of_latency(context, latency, log)),
                 *(() if kernels is None else _of_ranges(context, kernels, log)),

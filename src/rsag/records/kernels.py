@@ -285,10 +285,14 @@ class KernelsDocument:
 class ProbeVerdict:
     """What one probe of a run shows of its marked ranges, beside what the ledger predicts of each device or rank.
 
+    `bytes` is the full payload M of each of the `calls` in a range.
+
     `predicted` counts collectives by range. Where the backend has kernels they are what is compared, else the calls.
     """
 
     probe: Probe
+    bytes: int
+    calls: int
     outcome: PredictionOutcome
     predicted: dict[str, dict[str, int]]
     ranges: tuple[RangeRow, ...]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import Enum
 from typing import Literal
@@ -55,6 +55,18 @@ class ArmRole(str, Enum):
     def is_compared(self) -> bool:
         """Whether its times are set against the direct arm's."""
         return self in (ArmRole.CANDIDATE, ArmRole.CONTROL)
+
+
+def named(composition: str, buffers: Buffers, settings: Mapping[str, str], *more: str) -> str:
+    """How an arm is called: `rs_ag_in_place`, or `rs_ag_in_place (registered, NCCL_ALGO=Ring)` where it is unusual."""
+    extras = [*unusual(buffers, settings), *more]
+    return f"{composition} ({', '.join(extras)})" if extras else composition
+
+
+def unusual(buffers: Buffers, settings: Mapping[str, str]) -> list[str]:
+    """What is not plain, or not the library's own choice, word by word."""
+    kind = [] if buffers is Buffers.PLAIN else [buffers.value]
+    return kind + [f"{key}={value}" for key, value in settings.items()]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

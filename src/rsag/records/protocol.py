@@ -144,6 +144,7 @@ class Protocols:
     schema: ClassVar[str] = "protocols"
     version: ClassVar[int] = 1
 
+    world_size: int | None = None  # the earliest do not say
     rows: tuple[ProtocolRow, ...]
     counts: tuple[LoggedCount, ...] = ()
 

@@ -13,6 +13,7 @@ from rsag.records.kernels import ProbeVerdict, RangeRow
 from rsag.records.latency import PredictionOutcome
 from rsag.records.verdict import Verdict
 from rsag.report.tables import MARKS, plain_table
+from rsag.units import format_bytes
 
 PROBES = {Probe.RANKS: "one process a rank", Probe.NATIVE: "one process, all GPUs"}
 _MARK = {
@@ -42,7 +43,8 @@ def print_execution(verdict: Verdict, out: Console) -> None:
 def ranges_table(probes: Sequence[ProbeVerdict]) -> Table:
     """One line for each range of each probe, ranks or devices together where they are alike."""
     table = plain_table()
-    table.add_column("range", min_width=10)
+    payloads = dict.fromkeys(f"{probe.calls} calls of {format_bytes(probe.bytes)}" for probe in probes)
+    table.add_column(f"range, {' and '.join(payloads)}", min_width=10)
     table.add_column("structure", min_width=13)
     table.add_column("ran, on each", min_width=16)
     table.add_column("outcome")

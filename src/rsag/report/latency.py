@@ -68,10 +68,10 @@ def latency_table(rows: Sequence[LatencyRow], width: int) -> Table:
 
 def _cells(row: LatencyRow, *, wide: bool) -> Iterable[str | Text]:
     yield f" {arm_name(row)}"
-    yield _number(row.median_us, 1)
-    yield _number(row.p95_us, 1)
+    yield _time(row.median_us)
+    yield _time(row.p95_us)
     if wide:
-        yield from (_number(value, 1) for value in (row.p99_us, row.min_median_us))
+        yield from map(_time, (row.p99_us, row.min_median_us))
     yield NOTHING if row.cv is None else f"{row.cv:.1%}"
     moves = row.role is not ArmRole.NULL
     yield _number(row.gbps if moves else None, 3)
@@ -80,6 +80,11 @@ def _cells(row: LatencyRow, *, wide: bool) -> Iterable[str | Text]:
         yield str(row.rounds)
     yield _answer(row, wide=wide)
     yield _chapter(row)
+
+
+def _time(value_us: float | None) -> str:
+    """In microseconds; from a tenth of a second on a tenth of one is no news, and takes the room of a column."""
+    return _number(value_us, 1 if value_us is None or value_us < 1e5 else 0)
 
 
 def _number(value: float | None, digits: int) -> str:

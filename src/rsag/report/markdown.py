@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator, Sequence
 
 from rsag.records.contracts import ContractOutcome
@@ -19,15 +18,21 @@ _OUTCOME = {VerdictOutcome.PASS: "✓", VerdictOutcome.FAIL: "✗", VerdictOutco
 
 
 def markdown(verdict: Verdict, *, name: str) -> str:
-    """The four meanings, what failed, and the times, of the run called `name`. Nothing in it acts as markup."""
+    """The four meanings, what failed, and the times, of the run called `name`.
+
+    What records say stands in code spans, where neither Markdown nor a forge makes anything of it: no markup, no link,
+    mention, issue, or emoji.
+    """
     return "\n".join([*_head(verdict, name), *_meanings(verdict), *_failures(verdict), *_times(verdict.latency)]) + "\n"
 
 
 def _head(verdict: Verdict, name: str) -> Iterator[str]:
     yield f"### AllReduce = ReduceScatter + AllGather? {_OUTCOME[verdict.outcome]} {verdict.outcome.value}"
     yield ""
-    yield from (f"- {plain(reason)}" for reason in verdict.reasons)
-    yield f"{plain(verdict.sentence)} (run `{_code(name)}`)".strip()
+    yield from (f"- {code(reason)}" for reason in verdict.reasons)
+    if verdict.reasons:
+        yield ""
+    yield f"{code(verdict.sentence)} (run {code(name)})".strip()
     yield ""
 
 
@@ -35,7 +40,7 @@ def _meanings(verdict: Verdict) -> Iterator[str]:
     yield "| the same | | evidence |"
     yield "|---|---|---|"
     for row in verdict.equivalence:
-        yield f"| {row.meaning.value} | {_MARK[row.holds]} {row.holds.value} | {plain(row.evidence)} |"
+        yield f"| {row.meaning.value} | {_MARK[row.holds]} {row.holds.value} | {code(row.evidence)} |"
     yield ""
 
 
@@ -46,7 +51,7 @@ def _failures(verdict: Verdict) -> Iterator[str]:
     yield f"**{len(failed)} contract rows fail**"
     yield ""
     for row in failed[:MOST_ROWS]:
-        yield f"- `{_code(row.contract)}`, rank {row.rank}: {plain(row.reason or row.got)}"
+        yield f"- {code(row.contract)}, rank {row.rank}: {code(row.reason or row.got)}"
     yield from _rest(len(failed))
     yield ""
 
@@ -61,7 +66,7 @@ def _times(rows: Sequence[LatencyRow]) -> Iterator[str]:
     for row in compared[:MOST_ROWS]:
         cv = "–" if row.cv is None else f"{row.cv:.1%}"
         times = f"{_number(row.median_us)} | {_number(row.p95_us)} | {cv}"
-        yield f"| {plain(case_name(row))} | `{_code(arm_name(row))}` | {times} | {plain(_answer(row))} |"
+        yield f"| {case_name(row)} | {code(arm_name(row))} | {times} | {_answer(row)} |"
     yield from _rest(len(compared))
 
 
@@ -83,16 +88,11 @@ def _rest(count: int) -> Iterator[str]:
         yield f"... and {count - MOST_ROWS} more in verdict.json"
 
 
-_MARKUP = re.compile(r"[\\`*_\[\]<>#|~&@$]")
+def code(text: str) -> str:
+    """`text` as a code span on one line, for a table too; empty for nothing.
 
-
-def plain(text: str) -> str:
-    """`text` on one line with all that Markdown, HTML or the forge reads as markup written as character references."""
+    What would end a span or a cell, a backtick and a bar, is shown as a quote and a broken bar.
+    """
     printable = "".join(one if one.isprintable() else " " for one in text)
-    return _MARKUP.sub(lambda found: f"&#{ord(found[0])};", " ".join(printable.split()))
-
-
-def _code(text: str) -> str:
-    """`text` for between backticks in a table: there only backticks and bars end anything."""
-    printable = "".join(one if one.isprintable() else " " for one in text)
-    return printable.replace("`", "'").replace("|", "/")
+    shown = " ".join(printable.split()).replace("`", "'").replace("|", "¦")
+    return f"`{shown}`" if shown else ""

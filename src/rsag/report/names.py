@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Protocol
 
-from rsag.records.latency import ArmRole, Buffers, Clock, WireVerdict
+from rsag.records.latency import ArmRole, Buffers, Clock, WireVerdict, named, unusual
 from rsag.reduction import DType, ReduceOp
 from rsag.units import format_bytes
 
@@ -42,20 +42,17 @@ def arm_name(arm: ArmLike) -> str:
     """`rs_ag_in_place`, `all_reduce (again)`, `(empty)`; with buffers and settings that are not the usual ones."""
     if arm.role is ArmRole.NULL:
         return "(empty)"
-    extras = _buffers(arm.buffers)
-    extras += [f"{key}={value}" for key, value in arm.settings.items()]
-    extras += ["again"] if arm.role is ArmRole.CONTROL else []
-    return f"{arm.composition} ({', '.join(extras)})" if extras else arm.composition
+    return named(arm.composition, arm.buffers, arm.settings, *(["again"] if arm.role is ArmRole.CONTROL else []))
 
 
 def wire_name(row: WireVerdict) -> str:
     """The composition whose bytes were counted; with buffers that are not the usual ones."""
-    extras = _buffers(row.buffers)
-    return f"{row.composition} ({', '.join(extras)})" if extras else row.composition
+    return named(row.composition, row.buffers, {})
 
 
-def _buffers(buffers: Buffers) -> list[str]:
-    return [] if buffers is Buffers.PLAIN else [buffers.value]
+def apart_name(arm: ArmLike) -> str:
+    """What an arm shares with the direct one that it is compared with, as far as it is not the usual: `symmetric`."""
+    return ", ".join(unusual(arm.buffers, arm.settings))
 
 
 def case_name(case: CaseLike) -> str:

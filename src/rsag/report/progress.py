@@ -17,10 +17,10 @@ from rich.table import Table
 from rich.text import Text
 
 from rsag.records.codec import decode
-from rsag.records.latency import ArmRole, Case, LatencyPlan, LookRow
+from rsag.records.latency import ArmRole, Gate, LatencyPlan, LookRow
 from rsag.records.plan import Experiment, Plan
+from rsag.report.names import arm_name, case_name
 from rsag.report.tables import MARKS
-from rsag.units import format_bytes
 
 _EXPERIMENT_OF = {
     "observation": Experiment.CONTRACTS,
@@ -103,7 +103,7 @@ class Progress:
         share = (case + (number + 1) / plan.max_rounds) / len(plan.cases)
         left = (self._clock() - self._began) * (1 - share) / share
         self._far[Experiment.LATENCY] = (
-            f"case {case + 1} of {len(plan.cases)}: {describe_case(plan.cases[case])}, round {number + 1}, "
+            f"case {case + 1} of {len(plan.cases)}: {case_name(plan.cases[case])}, round {number + 1}, "
             f"{left:.0f} s left at most{self._so_far}"
         )
 
@@ -112,16 +112,27 @@ class Progress:
         self._so_far = f"; {found}" if look.went_on else ""
         if not look.went_on:
             self._far[Experiment.LATENCY] = f"{look.case + 1} of {len(plan.cases)} cases"
-            self._out.print(f"rsag: {describe_case(plan.cases[look.case])}: {found}", soft_wrap=True)
+            self._out.print(f"rsag: {case_name(plan.cases[look.case])}: {found}", soft_wrap=True)
 
     def _found(self, plan: LatencyPlan, look: LookRow) -> str:
-        """The ratios of the candidates as of this look."""
-        parts = []
-        for arm, ratio in zip(plan.arms, look.ratios):
-            if arm.role is ArmRole.CANDIDATE:
-                said = "no interval yet" if ratio is None else f"{ratio[0]:.3f} [{ratio[1]:.3f}, {ratio[2]:.3f}]"
-                parts.append(f"{arm.composition} {said}")
-        return f"{', '.join(parts)} after {look.rounds} {'round' if look.rounds == 1 else 'rounds'}"
+        """What the candidates come to as of this look: a ratio only where its interval leaves 1 out."""
+        rounds = f"{look.rounds} {'round' if look.rounds == 1 else 'rounds'}"
+        if plan.gate is Gate.CV:
+            return f"{rounds}, to be judged by their CV"
+        parts = [
+            f"{arm_name(arm)} {_answer(ratio)}"
+            for arm, ratio in zip(plan.arms, look.ratios)
+            if arm.role is ArmRole.CANDIDATE
+        ]
+        return f"{', '.join(parts)} after {rounds}"
+
+
+def _answer(ratio: tuple[float, float, float] | None) -> str:
+    if ratio is None:
+        return "no interval yet"
+    estimate, low, high = ratio
+    words = "inconclusive" if low <= 1 <= high else f"{estimate:.3f}x {'slower' if low > 1 else 'faster'}"
+    return f"{words} [{low:.3f}, {high:.3f}]"
 
 
 def _totals(plan: Plan) -> dict[Experiment, str]:
@@ -132,9 +143,3 @@ def _totals(plan: Plan) -> dict[Experiment, str]:
     if plan.kernels is not None:
         totals[Experiment.KERNELS] = f" of {len(plan.kernels.arms)} ranges"
     return totals
-
-
-def describe_case(case: Case) -> str:
-    """A case in a few words: 1 MiB float32 sum, graph x10."""
-    times = f" x{case.calls}" if case.calls > 1 else ""
-    return f"{format_bytes(case.bytes)} {case.dtype.value} {case.op.value}, {case.clock.value}{times}"

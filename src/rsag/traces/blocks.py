@@ -34,7 +34,10 @@ _CONTROL = re.compile(r"[\x00-\x1f]")
 _NOT_A_NUMBER = re.compile(r"(?<=[:\[,\s])[-+]?(?:nan|inf|infinity)(?=\s*[,}\]])", re.IGNORECASE)
 _BOUNDS = json.JSONDecoder(strict=False, parse_float=str, parse_int=str)  # int() refuses very long numbers
 _LONGEST_TOKEN = 16  # of what JSON allows outside of strings, numbers apart
+_STRUCTURE = re.compile(r'"[^"\\]*(?:\\.[^"\\]*)*"|[\[\]{}]', re.DOTALL)
 
+_MAX_AGAIN = 8  # broken events that begin within what was looked at for another broken one
+_MAX_LOOKED_BYTES = 4 << 30  # for all broken events of a body: json counts the lines before each
 _MAX_SKIPPED = 100_000  # where most are: each costs much more time than an event that can be read
 _MAX_HEAD_BYTES = 64 << 20
 _MAX_EVENT_BYTES = 16 << 20
@@ -42,7 +45,7 @@ _MAX_TAIL_BYTES = 4 << 20
 
 
 class Event(msgspec.Struct, gc=False):
-    """One entry of traceEvents; timestamps, which a double cannot hold, and arguments stay as they are written."""
+    """One entry of traceEvents; timestamps, which a double cannot hold, arguments and ids stay as they are written."""
 
     ph: str = ""
     cat: str = ""
@@ -52,7 +55,11 @@ class Event(msgspec.Struct, gc=False):
     ts: msgspec.Raw = msgspec.Raw(b"")
     dur: float | None = None
     args: msgspec.Raw = msgspec.Raw(b"")
+    id: msgspec.Raw = msgspec.Raw(b"")
 
+
+_NO_EVENT = "no event: broken JSON, a field of another type, or cut off"
+_GIVEN_UP = "given up, with what follows up to where it can be read again: broken in too many places"
 
 Offer = Callable[[int, bytes], bool]
 """Whether somebody else reads the block at this offset."""
@@ -165,19 +172,21 @@ class EventReader:
         """The same, event by event; what is cut at the end of the body is left, unless nothing follows."""
         chars = body.decode("latin-1")  # one character for each byte, whatever the bytes are
         boundary = _KINETO_BOUNDARY if _KINETO in chars else _ANY_BOUNDARY
+        broken = _Broken((boundary, _CLOSE) if is_last else (boundary,), chars)
         events, starts, at = [], [], _after(_BETWEEN, chars, 0)
         while at < len(chars):
             if chars[at] == "]":
                 self.complete, at = True, at + 1
                 break
-            end = _end_of_event(chars, at)
+            end, looked = _end_of_event(chars, at)
             if end is None and not is_last:
                 break
+            reason = _NO_EVENT
             if not end:
-                end = _end_of_broken((boundary, _CLOSE) if is_last else (boundary,), chars, at)
-            event = _decode(body[at:end])
+                end, reason = broken.end(at, looked)
+            event = _decode(body[at:end]) if reason is _NO_EVENT else None
             if event is None:
-                self._skip(at, "no event: broken JSON, a field of another type, or cut off")
+                self._skip(at, reason)
             else:
                 self.skips.seen()
                 events.append(event)
@@ -213,31 +222,60 @@ def _stands_alone(text: bytes, end: int) -> bool:
 
 
 def _starts(chars: str) -> list[int]:
-    """Where each event of a list without errors begins."""
-    starts, at = [], _after(_BETWEEN, chars, 0)
-    while at < len(chars):
-        starts.append(at)
-        at = _after(_BETWEEN, chars, _BOUNDS.raw_decode(chars, at)[1])
+    """Where each event of a list without errors begins, however deep they are."""
+    starts, depth = [], 0
+    for token in _STRUCTURE.finditer(chars):
+        if token[0] in ("{", "["):
+            if not depth:
+                starts.append(token.start())
+            depth += 1
+        elif token[0] in ("}", "]"):
+            depth -= 1
     return starts
 
 
-def _end_of_event(chars: str, at: int) -> int | None:
-    """Where what begins here ends: 0 if it is broken, None if the text may be cut before its end."""
+def _end_of_event(chars: str, at: int) -> tuple[int | None, int]:
+    """Where what begins here ends, and how far was looked: 0 if it is broken, None if the text may be cut before."""
     try:
-        return _BOUNDS.raw_decode(chars, at)[1]
+        end = _BOUNDS.raw_decode(chars, at)[1]
+        return end, end
     except json.JSONDecodeError as error:
         is_cut = error.msg.startswith("Unterminated") or error.pos > len(chars) - _LONGEST_TOKEN
-        return None if is_cut else 0
+        return (None, len(chars)) if is_cut else (0, error.pos)
     except RecursionError:
-        return 0
+        return 0, len(chars)
 
 
-def _end_of_broken(endings: Iterable[re.Pattern[str]], chars: str, at: int) -> int:
-    """Where the broken event that begins here must have ended, since another begins or the list is closed."""
-    for pattern in endings:
-        if match := pattern.search(chars, at):
-            return chars.index("}", match.start()) + 1
-    return len(chars)
+@dataclass(slots=True)
+class _Broken:
+    """Where broken events must have ended: where another begins or the list is closed.
+
+    What seems to begin an event may be nested in the broken one and be broken at the same place, over and over. After a
+    few of those nothing before that place is tried, so that no text is looked at more than ten times.
+    """
+
+    endings: tuple[re.Pattern[str], ...]
+    chars: str
+    _looked: int = 0
+    _num_again: int = 0
+    _num: int = 0
+
+    def end(self, at: int, looked: int) -> tuple[int, str]:
+        """Where the event that begins at `at` ended, for which all up to `looked` was read, and why it is none."""
+        self._num_again = self._num_again + 1 if at < self._looked else 0
+        self._looked = max(self._looked, looked)
+        self._num += 1
+        if self._num * len(self.chars) > _MAX_LOOKED_BYTES:
+            return len(self.chars), _GIVEN_UP
+        if self._num_again > _MAX_AGAIN:
+            return self._next(self._looked), _GIVEN_UP
+        return self._next(at), _NO_EVENT
+
+    def _next(self, at: int) -> int:
+        for pattern in self.endings:
+            if match := pattern.search(self.chars, at):
+                return self.chars.index("}", match.start()) + 1
+        return len(self.chars)
 
 
 def _after(pattern: re.Pattern[str], chars: str, at: int) -> int:

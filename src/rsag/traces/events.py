@@ -164,7 +164,9 @@ class LimitCode(str, Enum):
 
     NO_DEVICE_ROWS = "no-device-rows"  # the capture has no GPU activity at all
     NO_RANGES = "no-ranges"
+    RANGES_DROPPED = "ranges-dropped"  # too many in which nothing communicated
     NO_LAUNCHES = "no-launches"
+    SHARED_IDS = "shared-ids"  # more kernels than launches have one correlation id
     NO_KERNEL_TABLE = "no-kernel-table"
     GRAPHS_NOT_EXPANDED = "graphs-not-expanded"
     NO_DEVICES = "no-devices"  # sums over all devices

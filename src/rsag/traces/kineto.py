@@ -5,6 +5,8 @@ Read from pytorch/kineto libkineto/src/output_json.cpp and from traces written b
 
 from __future__ import annotations
 
+import functools
+import itertools
 import json
 import re
 from collections.abc import Iterator
@@ -13,8 +15,9 @@ from pathlib import Path
 from rsag.traces.blocks import EventReader
 from rsag.traces.chunks import MAX_BYTES, Chunks, inflate_head
 from rsag.traces.events import Capture, Format, Limit, LimitCode, Origin, RangeKind
+from rsag.traces.kineto_flows import read_flows
 from rsag.traces.kineto_helper import Helper
-from rsag.traces.kineto_joined import Kept, join
+from rsag.traces.kineto_joined import MAX_IDLE_MARKS, Kept, join
 from rsag.traces.kineto_rows import rows_of
 from rsag.traces.skips import Skips, int64, printable
 
@@ -22,6 +25,7 @@ _HEAD_BYTES = 64 << 10
 _FIRST_KEYS = (b'"traceEvents"', b'"deviceProperties"', b'"distributedInfo"')
 _BASE = re.compile(rb'"baseTimeNanoseconds"\s*:\s*(\d{1,19})\b')
 _DISTRIBUTED = re.compile(rb'"distributedInfo"\s*:\s*(?=\{)')
+_MAX_JOBS, _LONGEST_JOB = 8, 4 << 20  # in bytes: thousands of groups with their ranks
 _SCHEMA = re.compile(rb'"schemaVersion"\s*:\s*(\d{1,9})\b')
 
 
@@ -34,7 +38,9 @@ def sniff(head: bytes, _path: Path) -> bool:
 
 
 def read(path: Path, max_bytes: int = MAX_BYTES) -> Capture:
-    """All in the trace that bears on communication, in memory that grows with what is kept and not with the file.
+    """All in the trace that bears on communication.
+
+    Memory grows with what is kept, by 32 bytes with each call of the CUDA API, and by 24 and its name with each range.
 
     Times are on the host's clock where the file says its base, so that several ranks' files can be laid side by side.
     `max_bytes` bounds the decompressed file, 64 GiB by default.
@@ -50,7 +56,8 @@ def read(path: Path, max_bytes: int = MAX_BYTES) -> Capture:
         parts += helper.finish(skips)
     parts.sort(key=lambda rows: rows.offset)
     around = reader.head + b"\n" + reader.tail
-    kept = join(parts, _base_ns(around))
+    base_ns = _base_ns(around)
+    kept = join(parts, base_ns, functools.partial(read_flows, path, max_bytes, base_ns))
     damage = chunks.damage or (None if reader.complete else "the list of events is not closed")
     return Capture(
         source=str(path),
@@ -86,9 +93,10 @@ def _origin(around: bytes) -> Origin:
 
 def _job(around: bytes) -> dict[str, object]:
     """distributedInfo, which may stand before or after the events, beside log lines that are not JSON."""
-    for match in _DISTRIBUTED.finditer(around):
+    for match in itertools.islice(_DISTRIBUTED.finditer(around), _MAX_JOBS):
+        text = around[match.end() : match.end() + _LONGEST_JOB].decode("utf-8", "replace")
         try:
-            job, _ = json.JSONDecoder(strict=False).raw_decode(around[match.end() :].decode("utf-8", "replace"))
+            job, _ = json.JSONDecoder(strict=False).raw_decode(text)
         except (ValueError, RecursionError):
             continue
         if isinstance(job, dict):
@@ -107,10 +115,10 @@ def _limits(kept: Kept, damage: str | None) -> Iterator[Limit]:
             message="no GPU activity was captured, so that no kernel can be counted; profile the CUDA activity as well "
             "(Gloo runs no kernels: its calls are the evidence)",
         )
-    elif kept.operations and not kept.num_api_calls:
+    elif kept.operations and not kept.num_api_calls and not kept.launches:
         yield Limit(
             code=LimitCode.NO_LAUNCHES,
-            message="no CUDA calls were captured, so that no kernel can be attributed to a range; "
+            message="no CUDA calls with correlation ids were captured, so that no kernel can be attributed to a range; "
             "profile the CPU beside CUDA, and keep cuda_runtime and cuda_driver events",
         )
     if kept.operations and not any(range_.kind is RangeKind.MARK for range_ in kept.ranges):
@@ -118,6 +126,19 @@ def _limits(kept: Kept, damage: str | None) -> Iterator[Limit]:
             code=LimitCode.NO_RANGES,
             message="no range of the user's was captured, so that kernels cannot be told apart by the part of the "
             "program; put torch.profiler.record_function around what is compared",
+        )
+    if kept.num_with_shared_ids:
+        yield Limit(
+            code=LimitCode.SHARED_IDS,
+            message=f"{kept.num_with_shared_ids:,} kernels have correlation ids that more kernels than launches have, "
+            "as where traces of several processes were merged and launches are missing: they are attributed to no "
+            "range; give each process's own file",
+        )
+    if kept.num_marks_dropped:
+        yield Limit(
+            code=LimitCode.RANGES_DROPPED,
+            message=f"of the ranges in which nothing communicated, the first {MAX_IDLE_MARKS:,} are kept and "
+            f"{kept.num_marks_dropped:,} are not: counts of a range's instances are lower bounds",
         )
     told = [*(operation.metadata for operation in kept.operations), *(call.metadata for call in kept.calls)]
     if told and all(metadata is None or metadata.in_numel is None for metadata in told):

@@ -6,13 +6,11 @@ when the file has ended.
 
 from __future__ import annotations
 
-import fcntl
 import os
 import pickle
 import struct
 import subprocess
 import sys
-import termios
 from collections.abc import Iterator
 from contextlib import AbstractContextManager, suppress
 from types import TracebackType
@@ -23,13 +21,21 @@ from rsag.traces.blocks import EventReader
 from rsag.traces.kineto_rows import Rows, rows_of
 from rsag.traces.skips import Skips
 
+try:
+    import fcntl
+    import termios
+except ImportError:  # Windows
+    _CAN_ASK_PIPES = False
+else:
+    _CAN_ASK_PIPES = hasattr(fcntl, "F_SETPIPE_SZ") and hasattr(termios, "FIONREAD")
+
 _WORTH_IT_BYTES = 64 << 20  # starting it takes about as long as reading 20 MiB
 _PIPE_BYTES = 1 << 20  # room for two blocks; the most that Linux allows without privileges
 _HEADER = struct.Struct("=QQ")  # offset and length of the block that follows
 
 
 class Helper(AbstractContextManager["Helper"]):
-    """Takes blocks once a file has turned out to be large; on Linux, whose pipes can be asked for their room.
+    """Takes blocks once a file has turned out to be large; where pipes can be asked for their room, as on Linux.
 
     Leaving the context ends the process, whatever happened.
     """
@@ -41,7 +47,7 @@ class Helper(AbstractContextManager["Helper"]):
 
     def offer(self, offset: int, body: bytes) -> bool:
         """Whether the process takes this block: not while it is busy, nor in a small file, nor on a single core."""
-        if offset < self._worth_it_bytes or sys.platform != "linux" or len(os.sched_getaffinity(0)) < 2:
+        if offset < self._worth_it_bytes or not _CAN_ASK_PIPES or _num_cores() < 2:
             return False
         process = self._process or self._start()
         if process.stdin is None or self._room_bytes - _num_unread(process.stdin) < _HEADER.size + len(body):
@@ -85,6 +91,11 @@ class Helper(AbstractContextManager["Helper"]):
         self._process.kill()
         with suppress(BrokenPipeError), self._process:
             pass
+
+
+def _num_cores() -> int:
+    """Those that this process may use, where the system says."""
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
 def _num_unread(pipe: IO[bytes]) -> int:

@@ -1,13 +1,15 @@
 """What is kept of a block of a Kineto trace: rows in nanoseconds since the file's base, which may stand at its end.
 
 Kept are what communicates on a device, every call that may have launched it, ranges, and collectives as torch's
-operators and annotations tell them. A call may stand before or after what it launched, so that all calls are kept
-until the file has ended, 32 bytes each.
+operators and annotations tell them. A call may stand before or after what it launched, and a range before or after what
+it encloses, so that all of them are kept until the file has ended: 32 bytes for each call of the CUDA API, 24 and its
+name for each range.
 """
 
 from __future__ import annotations
 
 import functools
+import pickle
 import re
 import sys
 from array import array
@@ -43,30 +45,50 @@ class DeviceRow(NamedTuple):
     metadata: Metadata | None
 
 
-class HostRow(NamedTuple):
-    """A range, and a call as well where it has a source."""
+class CollectiveRow(NamedTuple):
+    """A collective as it was called; its range is among the ranges."""
 
-    name: str
-    kind: RangeKind
+    source: CallSource
+    metadata: Metadata
     process: int
     thread: int
     start_ns: int
     end_ns: int
-    source: CallSource | None
-    metadata: Metadata | None
+
+
+RangeLabel = tuple[int, int, RangeKind, str]
+"""Process, thread, kind, name."""
 
 
 @dataclass(slots=True)
 class Rows:
-    """What is kept of the block at an offset; `calls` has correlation id, start, end and the number of a kind."""
+    """What is kept of the block at an offset.
+
+    `calls` has correlation id, start, end and the number of a kind; `ranges` start, end and the number of a label.
+    """
 
     offset: int
     device: list[DeviceRow] = field(default_factory=list)
-    host: list[HostRow] = field(default_factory=list)
+    collectives: list[CollectiveRow] = field(default_factory=list)
     calls: list[int] | array[int] = field(default_factory=list)  # an array once it is full, which takes less memory
     call_kinds: dict[tuple[int, int, str], int] = field(default_factory=dict)  # process, thread, API
+    ranges: list[int] | array[int] = field(default_factory=list)
+    range_labels: dict[RangeLabel, int] | bytes = field(default_factory=dict)  # pickled once it is full: names are many
     num_other_kernels: int = 0
     num_device_rows: int = 0
+
+    def add_range(self, label: RangeLabel, start_ns: int, end_ns: int) -> None:
+        if isinstance(self.range_labels, dict):
+            self.ranges.extend((start_ns, end_ns, self.range_labels.setdefault(label, len(self.range_labels))))
+
+    def pack(self) -> None:
+        """Nothing more comes."""
+        self.calls, self.ranges = array("q", self.calls), array("q", self.ranges)
+        self.range_labels = pickle.dumps(list(self.range_labels))
+
+    def labels(self) -> list[RangeLabel]:
+        """What the numbers in `ranges` stand for, once nothing more comes."""
+        return pickle.loads(self.range_labels) if isinstance(self.range_labels, bytes) else list(self.range_labels)
 
 
 def rows_of(block: Block, skips: Skips) -> Rows:
@@ -79,7 +101,7 @@ def rows_of(block: Block, skips: Skips) -> Rows:
             except InvalidRowError as invalid:
                 reason = f"{event.cat} {event.name[:80]!r}: {invalid}"
                 skips.skip(functools.partial(block.offset_of, index), reason)
-    rows.calls = array("q", rows.calls)
+    rows.pack()
     return rows
 
 
@@ -188,18 +210,9 @@ def _on_host(
 ) -> None:
     start_ns, end_ns = times(event)
     process, thread = _host_thread(event)
-    rows.host.append(
-        HostRow(
-            name=sys.intern(printable(event.name)),
-            kind=kind,
-            process=process,
-            thread=thread,
-            start_ns=start_ns,
-            end_ns=end_ns,
-            source=source,
-            metadata=metadata,
-        )
-    )
+    rows.add_range((process, thread, kind, printable(event.name)), start_ns, end_ns)
+    if source is not None:
+        rows.collectives.append(CollectiveRow(source, metadata or Metadata(), process, thread, start_ns, end_ns))
 
 
 def _host_thread(event: Event) -> tuple[int, int]:

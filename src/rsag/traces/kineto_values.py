@@ -64,11 +64,7 @@ def times(event: Event) -> tuple[int, int]:
     """Start and end in nanoseconds, as the file counts them. Raises InvalidRowError for what cannot be."""
     if event.ph != "X":
         raise InvalidRowError("not a complete event: no start with a duration")
-    text, duration_us = bytes(event.ts), event.dur
-    try:
-        start = int(text.replace(b".", b"")) if text[-4] == _POINT else _nanoseconds(text)
-    except (IndexError, ValueError):
-        start = _nanoseconds(text)
+    start, duration_us = _start(bytes(event.ts)), event.dur
     if duration_us is not None and 0 <= duration_us <= _LONGEST_US and 0 <= start <= _LAST_NS:
         return start, start + int(duration_us * 1000 + 0.5)
     if duration_us is None:
@@ -76,6 +72,21 @@ def times(event: Event) -> tuple[int, int]:
     if start < 0 or duration_us < 0:
         raise InvalidRowError("negative timestamp" if start < 0 else "negative duration")
     raise InvalidRowError("a time beyond 64 bits")
+
+
+def timestamp(event: Event) -> int:
+    """The one time of an event of any kind, in nanoseconds. Raises InvalidRowError for what cannot be."""
+    start = _start(bytes(event.ts))
+    if 0 <= start <= _LAST_NS:
+        return start
+    raise InvalidRowError("a negative timestamp" if start < 0 else "a time beyond 64 bits")
+
+
+def _start(text: bytes) -> int:
+    try:
+        return int(text.replace(b".", b"")) if text[-4] == _POINT else _nanoseconds(text)
+    except (IndexError, ValueError):
+        return _nanoseconds(text)
 
 
 def _nanoseconds(text: bytes) -> int:

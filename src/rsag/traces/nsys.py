@@ -24,7 +24,7 @@ from rsag.traces.events import (
     Origin,
 )
 from rsag.traces.kernel_names import is_communication
-from rsag.traces.nsys_database import CALLS, COPIES, GRAPHS, KERNELS, RANGES, STRINGS, Database, Table
+from rsag.traces.nsys_database import CALLS, COPIES, GRAPHS, KERNELS, RANGES, STRINGS, Database, Processes, Table
 from rsag.traces.nsys_ranges import NvtxRange, read_ranges
 from rsag.traces.skips import Skips, int64, printable
 
@@ -53,6 +53,7 @@ def read(path: Path) -> Capture:
 class _Reader:
     def __init__(self, database: Database, skips: Skips) -> None:
         self._database, self._skips = database, skips
+        self._processes = Processes()
         self._limits: list[Limit] = []
 
     def capture(self, path: Path) -> Capture:
@@ -140,7 +141,7 @@ class _Reader:
                 name=printable(name),
                 start_ns=start,
                 end_ns=end,
-                process=_process(global_pid),
+                process=self._process(global_pid),
                 device=device,
                 stream=int64(stream) or 0,
                 correlation=int64(correlation),
@@ -162,19 +163,29 @@ class _Reader:
                 self._skips.skip(_offset(rowid), f"a graph launch with {problem}")
                 continue
             yield GraphLaunch(
-                process=_process(global_pid),
+                process=self._process(global_pid),
                 device=device,
                 correlation=int64(correlation),
                 start_ns=start,
                 end_ns=end,
             )
 
+    def _process(self, global_id: object) -> int | None:
+        number = int64(global_id)
+        return None if number is None else self._processes.of(number)
+
     # -- what the host did -----------------------------------------------------------------------------------------
 
     def _keep(self, started: tuple[DeviceOperation | GraphLaunch, ...]) -> None:
         """Of the millions of calls only those that started something kept are wanted."""
-        wanted = {(one.correlation, one.process) for one in started if one.correlation is not None}
-        self._database.keep("wanted", wanted)
+        self._database.keep(
+            "wanted",
+            {
+                (one.correlation, None if one.process is None else self._processes.shifted_id(one.process))
+                for one in started
+                if one.correlation is not None
+            },
+        )
 
     def _launches(self) -> Iterator[Launch]:
         table, strings = self._database.table(CALLS), self._database.table(STRINGS)
@@ -189,11 +200,11 @@ class _Reader:
             f'SELECT t.rowid, t."start", t."end", t."globalTid", t."correlationId", {name}'
             f" FROM {table.quoted} t {join} WHERE EXISTS (SELECT 1 FROM temp.wanted w"
             ' WHERE w.correlation = t."correlationId"'
-            ' AND (w.process IS NULL OR w.process = ((t."globalTid" >> 24) & 16777215)))'
+            ' AND (w.process IS NULL OR w.process = (t."globalTid" >> 24)))'
         )
         for rowid, start, end, global_tid, correlation, api in rows:
             self._skips.seen()
-            process, thread = _process(global_tid), int64(global_tid)
+            process, thread = self._process(global_tid), int64(global_tid)
             problem = _bad_times(start, end, shortest=0)
             if problem is not None or process is None or thread is None:
                 self._skips.skip(_offset(rowid), f"a call of the CUDA API with {problem or 'no thread'}")
@@ -216,7 +227,7 @@ class _Reader:
             )
             self._limit(LimitCode.NO_RANGES, message)
             return []
-        return list(read_ranges(self._database, table, self._skips))
+        return list(read_ranges(self._database, table, self._processes, self._skips))
 
     # -- what cannot be told ---------------------------------------------------------------------------------------
 
@@ -273,12 +284,6 @@ class _Reader:
 def _device_columns(table: Table) -> str:
     names = ("start", "end", "globalPid", "deviceId", "streamId", "correlationId", "graphNodeId")
     return ", ".join(map(table.column, names))
-
-
-def _process(global_id: object) -> int | None:
-    """Of a globalPid or globalTid: bits 0-23 are the thread's id, 24-47 the process's, above are VM and hardware."""
-    number = int64(global_id)
-    return None if number is None else (number >> 24) & 0xFFFFFF
 
 
 def _bad_times(start: object, end: object, *, shortest: int) -> str | None:

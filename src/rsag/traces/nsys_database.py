@@ -126,3 +126,24 @@ class Database:
     def keep(self, table: str, rows: Collection[tuple[object, ...]]) -> None:
         """Fills one of the temporary tables, which lie in memory and not in the file, for queries to join with."""
         self._connection.executemany(f"INSERT OR IGNORE INTO temp.{table} VALUES (?, ?)", rows)
+
+
+@dataclass(slots=True)
+class Processes:
+    """Numbers for the processes of an export: the pid itself on the machine of the first, a larger one on others.
+
+    A globalPid or globalTid has the thread's id in bits 0 to 23, the process's in 24 to 47, and VM and hardware above:
+    a file merged of several hosts' reports may have one pid twice.
+    """
+
+    _machine: int | None = None
+
+    def of(self, global_id: int) -> int:
+        """Different for different processes."""
+        if self._machine is None:
+            self._machine = global_id >> 48 << 24
+        return (global_id >> 24) ^ self._machine
+
+    def shifted_id(self, process: int) -> int:
+        """What the ids of this process have above the thread's."""
+        return process ^ (self._machine or 0)

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from rsag.traces.events import Call, CallSource, Metadata, Range, RangeKind
-from rsag.traces.nsys_database import STRINGS, Database, Table
+from rsag.traces.nsys_database import STRINGS, Database, Processes, Table
 from rsag.traces.skips import Skips, int64, printable
 
 # ENUM_NSYS_EVENT_TYPE: push/pop, start/end, and both as nvtxt imports them; a domain's name.
@@ -40,9 +40,9 @@ class NvtxRange:
     call: Call | None
 
 
-def read_ranges(database: Database, table: Table, skips: Skips) -> Iterator[NvtxRange]:
+def read_ranges(database: Database, table: Table, processes: Processes, skips: Skips) -> Iterator[NvtxRange]:
     """The user's and NCCL's ranges, and those of torch's operators that have to do with communication."""
-    domains = _domains(database, table)
+    domains = _domains(database, table, processes)
     last = int64(database.first(f'SELECT max(max("start"), coalesce(max("end"), 0)) FROM {table.quoted}')) or 0
     types = ", ".join(map(str, _RANGE_TYPES))
     for rowid, start, end, global_tid, end_global_tid, domain, text in database.rows(
@@ -54,7 +54,7 @@ def read_ranges(database: Database, table: Table, skips: Skips) -> Iterator[Nvtx
         if problem is not None:
             skips.skip(int64(rowid) or 0, f"an NVTX range with {problem}")
             continue
-        process, thread = (global_tid >> 24) & 0xFFFFFF, global_tid & 0xFFFFFF
+        process, thread = processes.of(global_tid), global_tid & 0xFFFFFF
         named = _named(printable(text), int64(domain) or 0, domains.get((process, domain)))
         if named is not None:
             name, kind = named
@@ -70,14 +70,14 @@ def _text(database: Database, table: Table) -> str:
     return f"substr({name}, 1, 4096) FROM {table.quoted} t {join}"
 
 
-def _domains(database: Database, table: Table) -> dict[tuple[int, Any], str]:
+def _domains(database: Database, table: Table, processes: Processes) -> dict[tuple[int, Any], str]:
     """The name of each domain, by process and number: numbers are each process's own."""
     rows = database.rows(
         f'SELECT t."globalTid", {table.column("domainId")}, {_text(database, table)}'
         f' WHERE t."eventType" = {_DOMAIN_CREATE}'
     )
     return {
-        ((global_tid >> 24) & 0xFFFFFF, domain): printable(name)
+        (processes.of(global_tid), domain): printable(name)
         for global_tid, domain, name in rows
         if int64(global_tid) is not None and isinstance(name, str)
     }

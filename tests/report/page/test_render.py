@@ -166,7 +166,7 @@ def test_a_page_is_made_of_a_plan_alone_and_says_what_is_missing(tmp_path: Path)
 
     assert "There is no verdict that this release can read" in text
     assert "verdict.json: not there" in text
-    assert "rank-0001.jsonl: no records of this rank" in text
+    assert "rank-0000.jsonl, rank-0001.jsonl: no records of these ranks" in text
 
 
 def test_a_page_is_made_of_documents_that_are_not_json(tmp_path: Path) -> None:

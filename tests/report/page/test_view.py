@@ -10,7 +10,7 @@ from statistics import median
 
 import pytest
 
-from page_runs import CONTRACTS, KEPT, LATENCY, MEMORY, copy_run, edit, figures
+from page_runs import CONTRACTS, KEPT, LATENCY, MEMORY, copy_run, edit, figures, kinds_run
 from rsag.errors import UsageError
 from rsag.records.codec import load_document
 from rsag.records.latency import ArmRole
@@ -113,7 +113,7 @@ def test_the_band_is_the_direct_arms_median_times_the_controls_interval() -> Non
     assert direct.median_us is not None
     assert control.interval is not None
     assert cycles is not None
-    assert cycles.band_ns == pytest.approx([1e3 * direct.median_us * end for end in control.interval])
+    assert cycles.bands_ns[0] == pytest.approx([1e3 * direct.median_us * end for end in control.interval])
 
 
 def test_a_case_that_one_rank_has_not_recorded_has_no_cycles(tmp_path: Path) -> None:
@@ -126,7 +126,8 @@ def test_a_case_that_one_rank_has_not_recorded_has_no_cycles(tmp_path: Path) -> 
 
 def test_of_many_cases_the_first_are_shown_and_all_are_counted(tmp_path: Path) -> None:
     def repeat(verdict: dict[str, object]) -> None:
-        verdict["latency"] = verdict["latency"][:5] * 300  # type: ignore[index]
+        rows = verdict["latency"][:5]  # type: ignore[index]
+        verdict["latency"] = [{**row, "bytes": size} for size in range(4, 1204, 4) for row in rows]
 
     run = copy_run(LATENCY, tmp_path / "run")
     edit(run / "verdict.json", repeat)
@@ -134,6 +135,21 @@ def test_of_many_cases_the_first_are_shown_and_all_are_counted(tmp_path: Path) -
 
     assert (300, MOST_DETAILED) == (times.num_cases, len(times.cases))
     assert (900, MOST_LISTED) == (times.num_compared, len(times.listed))
+
+
+def test_without_a_readable_plan_a_case_of_two_kinds_of_buffers_is_one_case(tmp_path: Path) -> None:
+    run = kinds_run(tmp_path / "run")
+    (run / "plan.json").write_text("{")
+
+    assert [9] * 12 == [len(case.lines) for case in view_of(run).times.cases]
+
+
+def test_a_verdict_of_another_plan_is_not_laid_over_the_cycles(tmp_path: Path) -> None:
+    run = copy_run(LATENCY, tmp_path / "run")
+    edit(run / "verdict.json", lambda verdict: verdict["latency"].__delitem__(slice(5)))  # type: ignore[attr-defined]
+    case = view_of(run).times.cases[0]
+
+    assert (None, "the plan that the rounds belong to cannot be read, or is another") == (case.cycles, case.why)
 
 
 # ------------------------------------------------------------------------------------------- memory, contracts, claims
@@ -226,6 +242,44 @@ def test_ranks_of_an_older_schema_are_named(tmp_path: Path) -> None:
     file.write_text(file.read_text().replace('"version":2', '"version":1', 1))
 
     assert ["rank-0000.jsonl"] == [one.what for one in view_of(run).missing]
+
+
+def test_bytes_of_no_payload_are_told_and_not_drawn(tmp_path: Path) -> None:
+    def empty(verdict: dict[str, object]) -> None:
+        verdict["wire"][0].update(bytes=0)  # type: ignore[index]
+        verdict["latency"][1].update(bytes=0)  # type: ignore[index]
+
+    run = copy_run(LATENCY, tmp_path / "run")
+    edit(run / "verdict.json", empty)
+    view = view_of(run)
+
+    assert "0 B" in {line.payload for line in view.wire.lines}
+    assert 0 not in {point.bytes for point in (*view.wire.points, *view.times.points)}
+
+
+def test_a_plan_without_arms_leaves_the_times(tmp_path: Path) -> None:
+    run = copy_run(LATENCY, tmp_path / "run")
+    edit(run / "plan.json", lambda plan: plan["latency"].update(arms=[]))  # type: ignore[attr-defined]
+
+    assert [5] * 12 == [len(case.lines) for case in view_of(run).times.cases]
+
+
+def test_a_plan_of_millions_of_ranks_misses_them_in_one_line(tmp_path: Path) -> None:
+    run = copy_run(LATENCY, tmp_path / "run")
+    edit(run / "plan.json", lambda plan: plan.update(world_size=10**7))
+    absent = next(one for one in view_of(run).missing if one.why == "no records of these ranks")
+
+    assert absent.what.startswith("rank-0002.jsonl, rank-0003.jsonl, ")
+    assert absent.what.endswith(" and 9,999,990 more")
+
+
+def test_the_commands_name_the_run_as_it_was_named(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    copy_run(LATENCY, tmp_path / "kept runs" / "one")
+    monkeypatch.chdir(tmp_path)
+
+    assert ("rsag judge 'kept runs/one'", "rsag report 'kept runs/one'") == view_of(
+        Path("kept runs/one")
+    ).environment.repeat[-2:]
 
 
 def test_a_view_is_made_of_frozen_values_alone() -> None:

@@ -5,9 +5,10 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from rsag.records.compare import CompareRow, Comparison, Side
-from rsag.records.latency import TimeOutcome
-from rsag.report.names import arm_name, case_name, kind_name
-from rsag.report.page.times import Standing
+from rsag.records.latency import ArmRole, TimeOutcome
+from rsag.report.answers import answer
+from rsag.report.names import arm_name, case_name
+from rsag.report.page.times import Standing, ends, plot_heading
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -15,7 +16,9 @@ class ComparedPoint:
     bytes: int
     case: str
     kind: str
+    composition: str
     arm: str
+    role: ArmRole
     run: str
     standing: Standing
     outcome: str
@@ -56,12 +59,14 @@ def view_comparison(compared: Comparison) -> ComparedView:
 
 
 def _point(row: CompareRow, run: str, side: Side) -> ComparedPoint:
-    low, high = (None, None) if side.interval is None else side.interval
+    low, high = ends(side.outcome, side.interval)
     return ComparedPoint(
         bytes=row.case.bytes,
         case=case_name(row.case),
-        kind=f"{row.case.clock.value}, {kind_name(row.case)}",
+        kind=plot_heading(row.case, row.arm),
+        composition=row.arm.composition,
         arm=arm_name(row.arm),
+        role=row.arm.role,
         run=run,
         standing=_standing(side),
         outcome="" if side.outcome is None else side.outcome.value,
@@ -93,8 +98,7 @@ def _line(row: CompareRow) -> ComparedLine:
 def _said(side: Side | None) -> str:
     if side is None or side.outcome is None:
         return ""
-    answer = side.outcome.value if side.ratio is None else f"{side.ratio:.3f} {side.outcome.value}"
-    return answer if side.interval is None else f"{answer} [{side.interval[0]:.3f}, {side.interval[1]:.3f}]"
+    return answer(side.outcome, side.ratio, side.interval).plain
 
 
 def _median(side: Side | None) -> str:

@@ -133,7 +133,10 @@ def _ranks(ranks: Sequence[int]) -> str:
 
 
 def _repeat(plan: Plan | None, run: Run | None, directory: Path) -> list[str]:
-    """Commands, as they would be typed: the one that made the run, and those that judge and show it again."""
+    """Commands, as they would be typed: the one that made the run, and those that judge and show it again.
+
+    `directory` is named as it was given: from there the commands find it.
+    """
     lines = []
     if run is not None and run.command:
         lines.append(run.command)
@@ -141,5 +144,5 @@ def _repeat(plan: Plan | None, run: Run | None, directory: Path) -> list[str]:
         lines.append(f"torchrun --nproc-per-node={plan.world_size} -m rsag.rank --plan {PLAN} --out DIR")
     if run is not None and run.outcome is not RunOutcome.COMPLETE:
         lines.append("rsag env")
-    name = shlex.quote(directory.name or "RUN")
+    name = shlex.quote(str(directory))
     return [*lines, f"rsag judge {name}", f"rsag report {name}"]

@@ -5,10 +5,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
+from rsag.analyze.judged import case_of
 from rsag.analyze.meanings import DECOMPOSED, DIRECT
 from rsag.records.contracts import ContractOutcome
 from rsag.records.kernels import ProbeVerdict
-from rsag.records.latency import ArmRole, LatencyRow, WireVerdict
+from rsag.records.latency import ArmRole, Clock, LatencyRow, WireVerdict
 from rsag.records.memory import MemoryVerdict
 from rsag.records.plan import Plan
 from rsag.records.run import RunOutcome
@@ -16,11 +17,15 @@ from rsag.records.rundir import PLAN, PROOFS, RUN, VERDICT
 from rsag.records.verdict import Holds, Meaning, Verdict
 from rsag.report.execution import ran
 from rsag.report.execution import words as ran_words
+from rsag.report.names import apart_name, arm_name, kind_name, wire_name
 from rsag.report.page.figures import Figure, counted, number, size, spread, word
 from rsag.report.page.files import Files
 from rsag.report.page.memory import residual
 from rsag.report.page.words import Words
 from rsag.units import format_bytes
+
+_CLOCKS = (Clock.GRAPH, Clock.EAGER, Clock.CPU)
+"""Which of them the claims are of, where there are several."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -107,9 +112,9 @@ def _rests_on(files: Files, verdict: Verdict, words: Words) -> list[Figure]:
 
     add("worlds", f"{PROOFS}: num_worlds", 0 if files.proofs is None else files.proofs.num_worlds)
     add("contracts", f"{VERDICT}: contracts[*]", len(verdict.contracts))
-    cases = len({(row.bytes, row.dtype, row.op, row.clock, row.calls) for row in verdict.latency})
-    rounds = sum(row.rounds for row in verdict.latency if row.role is ArmRole.DIRECT)
-    add("rounds", f"{VERDICT}: latency[*].rounds", rounds, cases=cases)
+    # All arms of a case run in each of its rounds, the direct ones of every kind of buffers too.
+    rounds = {case_of(row): row.rounds for row in verdict.latency if row.role is ArmRole.DIRECT}
+    add("rounds", f"{VERDICT}: latency[*].rounds", sum(rounds.values()), cases=len(rounds))
     counts = sum(row.measured_bytes is not None for row in verdict.wire)
     add("wire", f"{VERDICT}: wire[*].measured_bytes", counts)
     add("memory", f"{VERDICT}: memory[*].readings", sum(bool(row.readings) for row in verdict.memory))
@@ -126,7 +131,7 @@ def view_claims(files: Files, words: Words) -> tuple[Claim, ...]:
     return (
         _result(files, words),
         *(_steps(files.plan, subject) for subject in both),
-        *(_bytes(subject, () if verdict is None else verdict.wire, words) for subject in both),
+        *(claim for subject in both for claim in _bytes(subject, () if verdict is None else verdict.wire, words)),
         *(_memory(subject, () if verdict is None else verdict.memory, words) for subject in both),
         *_times(() if verdict is None else verdict.latency, words),
         *_kernels(files.plan, () if verdict is None else verdict.kernels),
@@ -165,17 +170,22 @@ def _steps(plan: Plan | None, subject: str) -> Claim:
     return claim
 
 
-def _bytes(subject: str, rows: Sequence[WireVerdict], words: Words) -> Claim:
-    """At the largest payload that was counted."""
-    own = [row for row in rows if row.composition == subject and row.measured_bytes is not None]
-    if not own:
-        return _nothing("bytes", subject)
-    largest = max(row.bytes for row in own)
-    own = [row for row in own if row.bytes == largest]
-    at = f"{VERDICT}: wire[*].{{}} of {subject} at {format_bytes(largest)}"
+def _bytes(subject: str, rows: Sequence[WireVerdict], words: Words) -> list[Claim]:
+    """For each kind of buffers, at the largest payload that was counted."""
+    kinds: dict[str, list[WireVerdict]] = {}
+    for row in rows:
+        if row.composition == subject and row.measured_bytes is not None:
+            kinds.setdefault(wire_name(row), []).append(row)
+    return [_sent(name, own, words) for name, own in kinds.items()] or [_nothing("bytes", subject)]
+
+
+def _sent(name: str, counts: Sequence[WireVerdict], words: Words) -> Claim:
+    largest = max(row.bytes for row in counts)
+    own = [row for row in counts if row.bytes == largest]
+    at = f"{VERDICT}: wire[*].{{}} of {name} at {format_bytes(largest)}"
     apart = [row.measured_bytes - row.predicted_bytes for row in own if row.predicted_bytes and row.measured_bytes]
     return replace(
-        _nothing("bytes", words("claims.at", composition=subject, size=format_bytes(largest))),
+        _nothing("bytes", words("claims.at", composition=name, size=format_bytes(largest))),
         predicted=spread([row.predicted_bytes for row in own], at.format("predicted_bytes")),
         measured=spread([row.measured_bytes for row in own], at.format("measured_bytes")),
         residual=residual(max(apart, key=abs) if apart else None, at.format("*_bytes")),
@@ -202,16 +212,21 @@ def _memory(subject: str, rows: Sequence[MemoryVerdict], words: Words) -> Claim:
 
 
 def _times(rows: Sequence[LatencyRow], words: Words) -> list[Claim]:
-    """The ratio at the smallest and at the largest payload; nothing predicts it."""
-    own = [
-        (row.bytes, index)
-        for index, row in enumerate(rows)
-        if row.composition == DECOMPOSED and row.role is ArmRole.CANDIDATE and row.outcome is not None
-    ]
-    if not own:
-        return [_nothing("time", words("claims.over", composition=DECOMPOSED, direct=DIRECT))]
-    ends = dict.fromkeys((min(own)[1], max(own)[1]))
-    return [_time(index, rows[index], words) for index in ends]
+    """For each kind of buffers the ratio at its smallest and at its largest payload; nothing predicts it."""
+    kinds: dict[str, list[tuple[int, LatencyRow]]] = {}
+    for index, row in enumerate(rows):
+        if row.composition == DECOMPOSED and row.role is ArmRole.CANDIDATE and row.outcome is not None:
+            kinds.setdefault(apart_name(row), []).append((index, row))
+    claims = [_time(index, row, words) for own in kinds.values() for index, row in _ends(own)]
+    return claims or [_nothing("time", words("claims.over", composition=DECOMPOSED, direct=DIRECT))]
+
+
+def _ends(own: Sequence[tuple[int, LatencyRow]]) -> list[tuple[int, LatencyRow]]:
+    """Of one clock, type and operator the row of the least and that of the most bytes, which may be the same."""
+    _, first = min(own, key=lambda one: _CLOCKS.index(one[1].clock))
+    alike = [one for one in own if (one[1].clock, kind_name(one[1])) == (first.clock, kind_name(first))]
+    ends = [pick(alike, key=lambda one: one[1].bytes) for pick in (min, max)]
+    return ends[:1] if ends[0] == ends[1] else ends
 
 
 def _time(index: int, row: LatencyRow, words: Words) -> Claim:
@@ -221,7 +236,8 @@ def _time(index: int, row: LatencyRow, words: Words) -> Claim:
     else:
         text = f"{row.ratio:.3f} [{row.interval[0]:.3f}, {row.interval[1]:.3f}]"
         measured = counted(text, f"{at}.ratio, {at.partition(': ')[2]}.interval[*]")
-    values = {"composition": DECOMPOSED, "direct": DIRECT, "size": format_bytes(row.bytes), "clock": row.clock.value}
+    direct = arm_name(replace(row, role=ArmRole.DIRECT, composition=DIRECT))
+    values = {"composition": arm_name(row), "direct": direct, "size": format_bytes(row.bytes), "clock": row.clock.value}
     return replace(_nothing("time", words("claims.over_at", **values)), measured=measured)
 
 

@@ -5,6 +5,7 @@ The judge reads strictly; what it refuses is looked at here all the same, and th
 
 from __future__ import annotations
 
+import itertools
 import re
 from collections.abc import Collection, Iterator
 from dataclasses import dataclass, field
@@ -20,6 +21,9 @@ from rsag.report.page.files import Missing
 
 _CASE = re.compile(rb'\{"kind":"round","case":(\d+),')
 """How the ranks write it: of the rounds of a thousand cases, only those that are shown are parsed."""
+
+MOST_NAMED = 8
+"""So many ranks that left no file are named one by one."""
 
 
 @dataclass(slots=True, kw_only=True)
@@ -51,8 +55,12 @@ def read_ranks(
             missing.append(Missing(what=path.name, why=str(error).removeprefix(f"{path}: ")))
         ranks.append(rows)
     there = {rows.rank for rows in ranks}
-    absent = [rank for rank in range(num_ranks) if rank not in there]
-    missing += [Missing(what=rank_file(directory, rank).name, why="no records of this rank") for rank in absent]
+    absent = (rank for rank in range(num_ranks) if rank not in there)
+    named = [rank_file(directory, rank).name for rank in itertools.islice(absent, MOST_NAMED)]
+    if named:
+        others = num_ranks - sum(rank < num_ranks for rank in there) - len(named)
+        what = ", ".join(named) + (f" and {others:,} more" if others else "")
+        missing.append(Missing(what=what, why=f"no records of {'this rank' if what == named[0] else 'these ranks'}"))
     return tuple(ranks), tuple(missing)
 
 

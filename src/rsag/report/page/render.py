@@ -16,6 +16,7 @@ from importlib.resources import files
 from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup
 
+from rsag.analyze.meanings import DIRECT
 from rsag.records.codec import encode
 from rsag.records.compare import Comparison
 from rsag.report.page.compared import ComparedView
@@ -42,6 +43,7 @@ class Schedule:
 def render_run(view: View, schedules: Sequence[Schedule], words: Words) -> str:
     """The report of one run."""
     data = {
+        "direct": DIRECT,
         "ratios": view.times.points,
         "cases": [case.cycles for case in view.times.cases],
         "memory": view.memory.timelines,

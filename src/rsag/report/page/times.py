@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import Enum
 
+from rsag.analyze.judged import case_of
 from rsag.records.latency import ArmRole, LatencyRow, ReasonCode, TimeOutcome
 from rsag.records.plan import Plan
 from rsag.records.rundir import VERDICT
-from rsag.report.names import arm_name, case_heading, case_name, kind_name
+from rsag.report.names import ArmLike, CaseLike, apart_name, arm_name, case_heading, case_name, kind_name
 from rsag.report.page.cycles import Cycles, view_cycles
 from rsag.report.page.figures import NOTHING, Figure, counted, number, percent, word
 from rsag.report.page.ranks import RankRows
@@ -97,11 +99,15 @@ class CaseView:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RatioPoint:
-    """One compared arm at one size, for the plot; without a ratio only its interval is drawn."""
+    """One compared arm at one size, for the plot; without a ratio only its interval is drawn, and that if it is valid.
+
+    Arms of one `kind` share a plot: they are on one clock, and compared with one direct arm.
+    """
 
     bytes: int
     case: str
     kind: str
+    composition: str
     arm: str
     role: ArmRole
     standing: Standing
@@ -136,16 +142,9 @@ class TimesView:
 Indexed = tuple[int, LatencyRow]
 
 
-def by_case(plan: Plan | None, rows: Sequence[LatencyRow]) -> list[list[Indexed]]:
-    """The verdict's rows with their indices, case by case: by the plan's arms, else each begins with the direct one."""
-    num_arms = None if plan is None or plan.latency is None else len(plan.latency.arms)
-    cases: list[list[Indexed]] = []
-    for index, row in enumerate(rows):
-        begins = row.role is ArmRole.DIRECT if num_arms is None else index % num_arms == 0
-        if begins or not cases:
-            cases.append([])
-        cases[-1].append((index, row))
-    return cases
+def by_case(rows: Sequence[LatencyRow]) -> list[list[Indexed]]:
+    """The verdict's rows with their indices, case by case, whatever the plan says."""
+    return [list(own) for _, own in itertools.groupby(enumerate(rows), key=lambda one: case_of(one[1]))]
 
 
 def detailed_cases(plan: Plan | None) -> range:
@@ -155,7 +154,7 @@ def detailed_cases(plan: Plan | None) -> range:
 
 def view_times(plan: Plan | None, rows: Sequence[LatencyRow], ranks: Sequence[RankRows], words: Words) -> TimesView:
     """What the verdict says of every case, and of the first ones the cycles from the rank files."""
-    cases = by_case(plan, rows)
+    cases = by_case(rows)
     room = MOST_TIMINGS
     views = []
     for number_of, case in enumerate(cases[:MOST_DETAILED]):
@@ -177,7 +176,7 @@ def view_times(plan: Plan | None, rows: Sequence[LatencyRow], ranks: Sequence[Ra
     return TimesView(
         num_cases=len(cases),
         cases=tuple(views),
-        points=tuple(_point(row) for _, row in compared),
+        points=tuple(_point(row) for _, row in compared if row.bytes > 0),  # an axis of logarithms has no place for 0
         listed=tuple(RatioLine(case=case_name(row), line=_line(index, row)) for index, row in compared[:MOST_LISTED]),
         num_compared=len(compared),
     )
@@ -251,12 +250,24 @@ def _cv_rule(row: LatencyRow, source: str) -> Figure | None:
     return Figure(text="unstable" if row.cv_ratio is None else f"{row.cv_ratio:.3f}", source=source, value=row.cv_ratio)
 
 
+def plot_heading(case: CaseLike, arm: ArmLike) -> str:
+    """`graph, float32 sum, symmetric`: what arms have in common that are set against the same direct one."""
+    apart = apart_name(arm)
+    return f"{case.clock.value}, {kind_name(case)}" + (f", {apart}" if apart else "")
+
+
+def ends(outcome: TimeOutcome | None, interval: tuple[float, float] | None) -> tuple[float, float] | tuple[None, None]:
+    """The interval as it may be drawn: that of an invalid arm is none."""
+    return (None, None) if interval is None or outcome is TimeOutcome.INVALID else interval
+
+
 def _point(row: LatencyRow) -> RatioPoint:
-    low, high = (None, None) if row.interval is None else row.interval
+    low, high = ends(row.outcome, row.interval)
     return RatioPoint(
         bytes=row.bytes,
         case=case_name(row),
-        kind=f"{row.clock.value}, {kind_name(row)}",
+        kind=plot_heading(row, row),
+        composition=row.composition,
         arm=arm_name(row),
         role=row.role,
         standing=standing(row),

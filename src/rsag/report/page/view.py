@@ -52,7 +52,7 @@ def read_view(directory: Path, words: Words) -> View:
         kernels=view_kernels(plan, verdict),
         wire=view_wire(() if verdict is None else verdict.wire),
         contracts=view_contracts(() if verdict is None else verdict.contracts, files.proofs),
-        environment=view_environment(plan, files.run, directory.resolve()),
+        environment=view_environment(plan, files.run, directory),
     )
 
 

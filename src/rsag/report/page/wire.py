@@ -8,6 +8,7 @@ from dataclasses import dataclass
 
 from rsag.records.latency import PredictionOutcome, WireVerdict
 from rsag.records.rundir import VERDICT
+from rsag.report.names import wire_name
 from rsag.report.page.figures import NOTHING, Figure, counted, first_of_each, spread
 from rsag.units import format_bytes
 
@@ -16,7 +17,7 @@ MOST_LISTED = 200
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WireLine:
-    composition: str
+    name: str
     payload: str
     predicted: Figure
     counted: Figure
@@ -31,6 +32,7 @@ class WirePoint:
 
     bytes: int
     payload: str
+    name: str
     composition: str
     predicted: float | None
     low: float | None
@@ -46,19 +48,24 @@ class WireView:
 
 
 def view_wire(rows: Sequence[WireVerdict]) -> WireView:
-    """One line per size and composition, over all ranks."""
+    """One line per size, composition and kind of buffers, over all ranks."""
     groups: dict[tuple[int, str], list[WireVerdict]] = {}
     for row in rows:
-        groups.setdefault((row.bytes, row.composition), []).append(row)
+        groups.setdefault((row.bytes, wire_name(row)), []).append(row)
     shown = list(groups.values())[:MOST_LISTED]
-    return WireView(lines=tuple(map(_line, shown)), points=tuple(map(_point, shown)), num_lines=len(groups))
+    return WireView(
+        lines=tuple(map(_line, shown)),
+        # Of no bytes there are no multiples.
+        points=tuple(_point(own) for own in shown if own[0].bytes > 0),
+        num_lines=len(groups),
+    )
 
 
 def _line(rows: Sequence[WireVerdict]) -> WireLine:
     first = rows[0]
-    at = f"{VERDICT}: wire[*].{{}} of {first.composition} at {format_bytes(first.bytes)}"
+    at = f"{VERDICT}: wire[*].{{}} of {wire_name(first)} at {format_bytes(first.bytes)}"
     return WireLine(
-        composition=first.composition,
+        name=wire_name(first),
         payload=format_bytes(first.bytes),
         predicted=spread([row.predicted_bytes for row in rows], at.format("predicted_bytes")),
         counted=spread([row.measured_bytes for row in rows], at.format("measured_bytes")),
@@ -90,6 +97,7 @@ def _point(rows: Sequence[WireVerdict]) -> WirePoint:
     return WirePoint(
         bytes=first.bytes,
         payload=format_bytes(first.bytes),
+        name=wire_name(first),
         composition=first.composition,
         predicted=None if first.predicted_bytes is None else first.predicted_bytes / first.bytes,
         low=min(known, default=None),

@@ -25,6 +25,16 @@ document.getElementById("sources")?.addEventListener("click", (event) => {
   event.currentTarget.setAttribute("aria-pressed", String(shown));
 });
 
+// On paper nothing can be opened. The cycles stay closed: thousands of lines, and their plot is there.
+let opened = [];
+addEventListener("beforeprint", () => {
+  opened = [...document.querySelectorAll("details:not([open], [data-cycles])")];
+  for (const details of opened) details.open = true;
+});
+addEventListener("afterprint", () => {
+  for (const details of opened) details.open = false;
+});
+
 for (const button of document.querySelectorAll("[data-copy]")) {
   button.addEventListener("click", async () => {
     const text = document.getElementById(button.dataset.copy);

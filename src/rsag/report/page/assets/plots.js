@@ -6,6 +6,10 @@ const ARMS = ["var(--arm-1)", "var(--arm-2)", "var(--arm-3)", "var(--arm-4)", "v
 const ROLES = ["var(--role-1)", "var(--role-2)", "var(--role-3)", "var(--role-4)", "var(--role-5)"];
 
 const unique = (list) => [...new Set(list)];
+
+// A composition has one colour in every plot of the page; what else sets arms apart is fill against outline, and the name.
+const COMPOSITIONS = unique([...(DATA.ratios ?? []), ...(DATA.wire ?? [])].map((one) => one.composition)).filter((one) => one !== DATA.direct);
+const colourOf = (composition) => (composition === DATA.direct ? "var(--direct)" : ARMS[COMPOSITIONS.indexOf(composition) % ARMS.length]);
 const fixed = (value, digits = 3) => (value === null ? word("no_ratio") : value.toFixed(digits));
 const interval = (one) => (one.low === null ? "" : ` [${fixed(one.low)}, ${fixed(one.high)}]`);
 
@@ -53,16 +57,17 @@ function ratioMarks(points, colour, floor) {
     // On the frame and off the scale: there is no number to place it by.
     Plot.dot(invalid, { x: "x", frameAnchor: "bottom", dy: 9, symbol: "times", r: 5, stroke: colour, strokeWidth: 2 }),
     tip(points.map((one) => ({ ...one, at: one.ratio ?? one.high ?? floor })), "x", "at", (one) =>
-      `${one.name}\n${one.case}\n${one.ratio === null ? "" : `${fixed(one.ratio)} `}${one.outcome}${one.standing === "invalid" ? "" : interval(one)}`),
+      `${one.run ? `${one.run}: ` : ""}${one.arm}\n${one.case}\n${one.ratio === null ? "" : `${fixed(one.ratio)} `}${one.outcome}${one.standing === "invalid" ? "" : interval(one)}`),
   ];
 }
 
+// One plot for all that is set against one direct arm on one clock, with the band of that arm against itself.
 function ratioPlots(box, width, points, names, colours, band) {
   const colour = (one) => colours[names.indexOf(one.name) % colours.length];
   for (const kind of unique(points.map((one) => one.kind))) {
     const of = (list) => list.filter((one) => one.kind === kind);
     const shown = apart(of(points), names);
-    const reach = [...shown, ...of(band)].flatMap((one) => [one.low, one.high, one.ratio, 1]).filter((one) => one !== null);
+    const reach = [1, ...[...shown, ...of(band)].flatMap((one) => [one.low, one.high, one.ratio])].filter((one) => one !== null);
     box.append(element("p", kind, { class: "aside" }), common(width, {
       height: width < NARROW ? 260 : 320,
       x: payloadAxis(points.map((one) => one.bytes)),
@@ -78,44 +83,52 @@ function ratioPlots(box, width, points, names, colours, band) {
 }
 
 // One entry for each name, in the place that the page keeps for this kind of plot.
-function legend(kind, names, colours) {
+function legend(kind, names, colours, hollow = []) {
   const place = document.querySelector(`[data-legend="${kind}"]`);
   place?.replaceChildren(...names.map((name, index) => {
     const item = element("span", name, { class: "item" });
-    const key = element("span", undefined, { class: "key" });
-    key.style.background = colours[index % colours.length];
+    const key = element("span", undefined, { class: hollow[index] ? "key hollow" : "key" });
+    key.style.color = colours[index % colours.length];
     item.prepend(key);
     return item;
   }));
 }
 
 function ratios(box, width) {
-  const all = DATA.ratios.map((one) => ({ ...one, name: one.arm }));
-  const points = all.filter((one) => one.role === "candidate");
-  const band = all.filter((one) => one.role === "control" && one.low !== null);
-  ratioPlots(box, width, points, unique(points.map((one) => one.name)), ARMS, band);
+  const points = DATA.ratios.filter((one) => one.role === "candidate").map((one) => ({ ...one, name: one.composition }));
+  const band = DATA.ratios.filter((one) => one.role === "control" && one.low !== null);
+  const names = unique(points.map((one) => one.name));
+  ratioPlots(box, width, points, names, names.map(colourOf), band);
 }
 
 function compared(box, width) {
-  const points = DATA.compared.filter((one) => !one.arm.endsWith("(again)")).map((one) => ({ ...one, name: `${one.arm}, ${one.run}` }));
+  const points = DATA.compared.filter((one) => one.role === "candidate").map((one) => ({ ...one, name: `${one.composition}, ${one.run}` }));
   ratioPlots(box, width, points, unique(points.map((one) => one.name)), ARMS, []);
 }
 
 // ------------------------------------------------------------------------------------------------- one case's times
 
 function timings(of) {
-  const direct = of.roles.indexOf("direct");
   const arms = of.arms.map((_, arm) => arm).filter((arm) => of.roles[arm] !== "null");
   const medians = arms.map((arm) => d3.median(of.ns[arm]) / 1e3);
+  const symbol = (place, arm, direct) => (arm === direct ? "square" : direct !== null && place[arm] < place[direct] ? "triangle" : "circle");
   return arms.flatMap((arm, row) => of.ns[arm].map((ns, cycle) => ({
     arm: of.arms[arm],
-    colour: of.roles[arm] === "direct" ? "var(--direct)" : of.roles[arm] === "control" ? "var(--control)" : ARMS[(row - 1) % ARMS.length],
+    colour: of.roles[arm] === "control" ? "var(--control)" : colourOf(of.compositions[arm]),
+    hollow: of.kinds[arm] !== of.kinds[0],
+    band: of.bands_ns[arm],
     cycle,
     us: ns / 1e3,
     place: of.place[cycle][arm],
     median: medians[row],
-    symbol: ns / 1e3 > 3 * medians[row] ? "asterisk" : arm === direct ? "square" : of.place[cycle][arm] < of.place[cycle][direct] ? "triangle" : "circle",
+    symbol: ns / 1e3 > 3 * medians[row] ? "asterisk" : symbol(of.place[cycle], arm, of.references[arm]),
   }))).filter((one) => one.us > 0);  // a time that is no time makes the case invalid; a log axis has no place for it
+}
+
+// One for each arm that has a direct one: where that direct one lies when it is compared with itself.
+function bands(points) {
+  const firsts = unique(points.map((one) => one.arm)).map((name) => points.find((one) => one.arm === name));
+  return firsts.filter((one) => one.band !== null).map((one) => ({ arm: one.arm, low: one.band[0] / 1e3, high: one.band[1] / 1e3 }));
 }
 
 function duration(us) {
@@ -136,16 +149,20 @@ function timesAxis(points, most) {
 function spread(box, width) {
   const of = DATA.cases[box.dataset.index];
   const points = timings(of);
-  const marginLeft = width < NARROW ? 96 : 170;
+  const names = unique(points.map((one) => one.arm));
+  const narrow = width < NARROW;
   box.append(common(width, {
-    height: 50 + 30 * unique(points.map((one) => one.arm)).length,
-    marginLeft,
-    x: timesAxis(points, width < NARROW ? 4 : 9),
+    height: 50 + (narrow ? 46 : 30) * names.length,
+    marginLeft: narrow ? 8 : 30 + 7 * d3.max(names, (name) => name.length),
+    x: timesAxis(points, narrow ? 4 : 9),
     marginBottom: 26,
-    y: { domain: unique(points.map((one) => one.arm)), label: null, tickFormat: (name) => (width < NARROW && name.length > 13 ? `${name.slice(0, 12)}…` : name) },
+    y: { domain: names, label: null, axis: narrow ? null : "left", padding: narrow ? 0.5 : 0.1 },
     marks: [
-      ...(of.band_ns ? [Plot.rect([of.band_ns], { x1: (one) => one[0] / 1e3, x2: (one) => one[1] / 1e3, fill: "var(--band)" })] : []),
-      Plot.boxX(points, { x: "us", y: "arm", fill: "colour", fillOpacity: 0.22, stroke: "colour", r: 2 }),
+      Plot.barX(bands(points), { x1: "low", x2: "high", y: "arm", fill: "var(--band)", clip: true }),
+      ...[false, true].map((hollow) => points.filter((one) => one.hollow === hollow)).map((own, index) =>
+        Plot.boxX(own, { x: "us", y: "arm", fill: "colour", fillOpacity: index ? 0.08 : 0.22, stroke: "colour", r: 2 })),
+      // Beside the boxes there is no room for whole names on a phone: there each stands above its own.
+      ...(narrow ? [Plot.text(names, { y: (name) => name, text: (name) => name, frameAnchor: "left", dy: -18 })] : []),
     ],
     color: { type: "identity" },
   }));
@@ -166,11 +183,11 @@ function cycles(box, width) {
     symbol: { type: "identity" },
     color: { type: "identity" },
     marks: [
-      ...(of.band_ns ? [Plot.rect([of.band_ns], { y1: (one) => one[0] / 1e3, y2: (one) => one[1] / 1e3, fill: "var(--band)" })] : []),
+      Plot.rect(bands(points), { fy: "arm", y1: "low", y2: "high", fill: "var(--band)", clip: true }),
       Plot.ruleX(rounds, { x: (one) => one - 0.5, stroke: "var(--line)" }),
       Plot.text(names, { fy: (name) => name, text: (name) => name, frameAnchor: "top-left", dy: -13, fontWeight: 500 }),
       Plot.ruleY(names, { fy: (name) => name, y: (name) => points.find((one) => one.arm === name).median, stroke: (name) => points.find((one) => one.arm === name).colour }),
-      Plot.dot(points, { x: "cycle", y: "us", fy: "arm", symbol: "symbol", fill: "colour", stroke: (one) => (one.symbol === "asterisk" ? one.colour : "none"), r: (one) => (one.symbol === "asterisk" ? 5 : 2.4) }),
+      Plot.dot(points, { x: "cycle", y: "us", fy: "arm", symbol: "symbol", fill: (one) => (one.hollow ? "none" : one.colour), stroke: (one) => (one.hollow || one.symbol === "asterisk" ? one.colour : "none"), strokeWidth: 1, r: (one) => (one.symbol === "asterisk" ? 5 : 2.4) }),
       Plot.tip(points, Plot.pointer({ x: "cycle", y: "us", fy: "arm", title: (one) =>
         `${one.arm}\n${one.us.toLocaleString("en")} ${word("microseconds")}\n${word("cycle")} ${one.cycle}, ${word("round")} ${Math.floor(one.cycle / of.cycles_per_round)}\n${word("place", { place: one.place + 1, n: of.arms.length })}` })),
     ],
@@ -225,10 +242,9 @@ function memory(box, width) {
 }
 
 function wire(box, width) {
-  const all = DATA.wire.map((one) => ({ ...one, name: one.composition }));
-  const names = unique(all.map((one) => one.name));
-  const points = apart(all, names);
-  const colour = (one) => ["var(--direct)", ...ARMS][names.indexOf(one.name) % (ARMS.length + 1)];
+  const names = unique(DATA.wire.map((one) => one.name));
+  const points = apart(DATA.wire, names);
+  const colour = (one) => colourOf(one.composition);
   const symbols = { agrees: "circle", differs: "diamond", "cannot-tell": "times" };
   const told = points.filter((one) => one.high !== null);
   box.append(common(width, {
@@ -240,11 +256,12 @@ function wire(box, width) {
     marks: [
       Plot.ruleY(points.filter((one) => one.predicted !== null), { y: "predicted", x1: (one) => one.x / (width < NARROW ? 1.4 : 1.15), x2: (one) => one.x * (width < NARROW ? 1.4 : 1.15), stroke: "var(--soft)", strokeWidth: 3 }),
       Plot.ruleX(told, { x: "x", y1: "low", y2: "high", stroke: colour }),
-      Plot.dot(told, { x: "x", y: "high", symbol: (one) => symbols[one.outcome], r: 4.5, fill: colour, stroke: colour }),
+      Plot.dot(told, { x: "x", y: "high", symbol: (one) => symbols[one.outcome], r: 4.5, fill: (one) => (one.name === one.composition ? colour(one) : "var(--paper)"), stroke: colour, strokeWidth: 1.5 }),
       tip(told, "x", "high", (one) => `${one.name}, M = ${one.payload}\n${fixed(one.high, 2)} M, ${one.outcome}`),
     ],
   }));
-  legend("wire", names, ["var(--direct)", ...ARMS]);
+  const compositions = names.map((name) => DATA.wire.find((one) => one.name === name).composition);
+  legend("wire", names, compositions.map(colourOf), names.map((name, index) => name !== compositions[index]));
 }
 
 // --------------------------------------------------------------------------------------------------------- drawing
@@ -265,7 +282,7 @@ const seen = new IntersectionObserver((entries) => {
 }, { rootMargin: "400px" });
 boxes.forEach((box) => seen.observe(box));
 addEventListener("resize", () => boxes.filter((box) => box.drawn).forEach(draw));
-addEventListener("beforeprint", () => boxes.forEach(draw));
+addEventListener("beforeprint", () => boxes.forEach(draw));  // after page.js has opened what is closed
 for (const details of document.querySelectorAll("details[data-cycles]")) {
   details.addEventListener("toggle", () => cycleTable(details), { once: true });
 }
