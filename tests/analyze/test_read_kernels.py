@@ -269,9 +269,10 @@ def test_a_graph_s_kernels_and_copies_are_no_part_of_a_group() -> None:
     tracer.call("all_gather")
     end = tracer.tick()
     tracer.launch("all_gather", api="cudaGraphLaunch")
-    tracer.launch("Memcpy PtoP", kind=OperationKind.COPY)
+    tracer.launch("Memcpy PtoP", kind=OperationKind.COPY, device=1)
+    tracer.launch("all_gather")
     tracer.record(CallSource.LIBRARY, Metadata(collective="ncclGroupEnd"), end)
-    assert [(), ()] == [one.calls for one in join(tracer.capture()).executed]
+    assert [(), (), (0,)] == [one.calls for one in join(tracer.capture()).executed]
 
 
 def group_over_devices(*asked: str) -> Tracer:
