@@ -86,8 +86,10 @@ def test_three_replays_of_a_graph_are_in_the_range_around_them_by_name() -> None
     answer = own("cuda_graph")
     assert {"reduce_scatter": 3, "all_gather": 3} == answer.kernels_in("graph_replay", source=1)
     assert [(Structure.DECOMPOSED, Evidence.NAMES)] * 2 == structures(answer, "graph_replay")
-    expected = {KernelReasonCode.BY_NAME, KernelReasonCode.PAIRS_UNPROVED, KernelReasonCode.GRAPH_REPLAY}
-    assert expected == codes(rows(answer, "graph_replay")[0])
+    unproved = {KernelReasonCode.IDENTITY_UNPROVED, KernelReasonCode.PAIRS_UNPROVED}
+    assert {KernelReasonCode.BY_NAME, KernelReasonCode.GRAPH_REPLAY} | unproved == codes(
+        rows(answer, "graph_replay")[0]
+    )
 
 
 def test_a_group_of_one_rank_has_no_kernel_and_that_is_right() -> None:

@@ -6,11 +6,9 @@ from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import fields
 
-from rsag.analyze.steps import Instance, Member, Step, Steps
+from rsag.analyze.steps import GRAPH, Instance, Member, Step, Steps
 from rsag.analyze.structure import counted
 from rsag.records.kernels import Agreement, AgreementRow
-
-_GRAPH = "a graph launch"
 
 
 def agreement(
@@ -42,7 +40,7 @@ def _row(name: str, there: Mapping[str, Sequence[Instance] | None], steps: Seque
     difference = _first_difference(there)
     if difference is not None:
         outcome, message = Agreement.DIFFER, difference
-    elif any(step.collective in (None, _GRAPH) for step in steps):
+    elif any(step.collective in (None, GRAPH) for step in steps):
         outcome = Agreement.CANNOT_TELL
         message = "the same as far as it is recorded, and not all collectives are: graphs, or kernels that fit anything"
     else:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections import Counter, defaultdict
+from collections import Counter
 from collections.abc import Sequence
 from fnmatch import fnmatchcase
 
@@ -88,12 +88,21 @@ def _is_wanted_sum(row: SummedKernels, ranges: str | None) -> bool:
 
 
 def _transfers(joined: Sequence[Joined]) -> Transfers:
-    """Every device of every process and file is a rank: by its own number where a file is one rank's."""
-    members: dict[tuple[int, int | None, int], list[Executed]] = defaultdict(list)
+    """Every device of every process and file is a rank: by its own number where a file is one rank's.
+
+    A profile without kernels is a rank that ran nothing. Nsight's exports count each from its own start.
+    """
+    members: dict[tuple[int, int | None, int | None], list[Executed]] = {}
     for source, one in enumerate(joined):
-        for executed in one.executed:
-            if executed.operation.kind is OperationKind.KERNEL:
-                members[source, executed.process, executed.operation.device].append(executed)
+        kernels = [executed for executed in one.executed if executed.operation.kind is OperationKind.KERNEL]
+        for executed in kernels:
+            members.setdefault((source, executed.process, executed.operation.device), []).append(executed)
+        if not kernels and one.capture.format in _OF_RANKS:
+            members[source, None, None] = []
+    sources = {source for (source, _, _), kernels in members.items() if kernels}
+    if len(sources) > 1 and any(joined[source].capture.format is Format.NSYS_SQLITE for source in sources):
+        note = "waiting is not told from transfer: each export of Nsight counts time from its own start"
+        return Transfers(rows=(), notes=(note,))
     ranks = [joined[source].capture.origin.rank for source, _, _ in members]
     named = None not in ranks and len(set(ranks)) == len(ranks)
     numbers = [rank for rank in ranks if rank is not None] if named else range(len(members))

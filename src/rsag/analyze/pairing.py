@@ -1,7 +1,8 @@
-"""Whether ReduceScatters and AllGathers belong together: each AllGather gathers what a ReduceScatter scattered."""
+"""Whether ReduceScatters and AllGathers fit: before each AllGather is a ReduceScatter whose result it may gather."""
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -18,57 +19,61 @@ class Pairing:
 
 
 def pair(collectives: Sequence[tuple[str | None, Metadata]]) -> Pairing:
-    """Give each AllGather the first ReduceScatter before it of the same group, dtype and mirrored counts.
+    """Give each AllGather a ReduceScatter before it of the same group, dtype and mirrored counts.
 
-    What a file does not record cannot differ: it is listed in `unknown`, each aspect once.
+    What a file does not record of every call is not compared, and listed in `unknown`. Whether the data are the same is
+    in no file. The time grows with the number of calls.
     """
-    scattered: list[Metadata] = []
-    unknown: dict[str, None] = {}
+    compared = [name for name, (here, there) in _ASPECTS.items() if _is_recorded(collectives, here, there)]
+    scattered: Counter[tuple[object, ...]] = Counter()
+    last: Metadata | None = None
+    num_left = 0
     for collective, metadata in collectives:
         if collective == Kind.REDUCE_SCATTER.value:
-            scattered.append(metadata)
+            scattered[tuple(getattr(metadata, _ASPECTS[name][0]) for name in compared)] += 1
+            last, num_left = metadata, num_left + 1
             continue
-        partner = next((one for one in scattered if not _differences(one, metadata)), None)
-        if partner is None:
-            return Pairing(differs=_no_partner(scattered, metadata), unknown=())
-        scattered.remove(partner)
-        unknown.update(dict.fromkeys(_unknown(partner, metadata)))
-    if scattered:
-        differs = f"{len(scattered)} ReduceScatter{'s have' if len(scattered) > 1 else ' has'} no AllGather after it"
+        fitting = tuple(getattr(metadata, _ASPECTS[name][1]) for name in compared)
+        if not scattered[fitting]:
+            return Pairing(differs=_no_partner(last, metadata, compared), unknown=())
+        scattered[fitting] -= 1
+        num_left -= 1
+    if num_left:
+        differs = f"{num_left} ReduceScatter{'s have' if num_left > 1 else ' has'} no AllGather after it"
         return Pairing(differs=differs, unknown=())
-    return Pairing(differs=None, unknown=tuple(unknown))
+    return Pairing(differs=None, unknown=_unknown(compared))
 
 
-def _aspects(scatter: Metadata, gather: Metadata) -> dict[str, tuple[object, object]]:
-    """What must be equal: group by name and by its size, dtype, and counts mirrored."""
-    return {
-        "group": (scatter.group, gather.group),
-        "group size": (scatter.group_size, gather.group_size),
-        "ranks": (scatter.group_ranks, gather.group_ranks),
-        "dtype": (scatter.dtype, gather.dtype),
-        "shard": (scatter.out_numel, gather.in_numel),
-        "full": (scatter.in_numel, gather.out_numel),
-    }
+# What must be equal, of the ReduceScatter and of the AllGather: counts are mirrored.
+_ASPECTS: dict[str, tuple[str, str]] = {
+    "group": ("group", "group"),
+    "group size": ("group_size", "group_size"),
+    "ranks": ("group_ranks", "group_ranks"),
+    "dtype": ("dtype", "dtype"),
+    "shard": ("out_numel", "in_numel"),
+    "full": ("in_numel", "out_numel"),
+}
 
 
-def _differences(scatter: Metadata, gather: Metadata) -> list[str]:
-    return [
-        f"{name} {one} and {other}"
-        for name, (one, other) in _aspects(scatter, gather).items()
-        if one is not None and other is not None and one != other
-    ]
+def _is_recorded(collectives: Sequence[tuple[str | None, Metadata]], here: str, there: str) -> bool:
+    return all(
+        getattr(metadata, here if collective == Kind.REDUCE_SCATTER.value else there) is not None
+        for collective, metadata in collectives
+    )
 
 
-def _unknown(scatter: Metadata, gather: Metadata) -> list[str]:
-    aspects = _aspects(scatter, gather)
-    missing = {name for name, pair in aspects.items() if None in pair}
-    unknown = ["group"] if {"group", "ranks"} <= missing else []
-    unknown += ["dtype"] if "dtype" in missing else []
-    return unknown + (["counts"] if {"shard", "full"} & missing else [])
+def _unknown(compared: Sequence[str]) -> tuple[str, ...]:
+    known = set(compared)
+    missing = {"group": not known & {"group", "ranks"}, "dtype": "dtype" not in known}
+    missing["counts"] = not {"shard", "full"} <= known
+    return tuple(name for name, is_missing in missing.items() if is_missing)
 
 
-def _no_partner(scattered: Sequence[Metadata], gather: Metadata) -> str:
-    if not scattered:
+def _no_partner(scatter: Metadata | None, gather: Metadata, compared: Sequence[str]) -> str:
+    if scatter is None:
         return "an AllGather has no ReduceScatter before it"
-    differences = ", ".join(_differences(scattered[-1], gather))
+    sides = {name: (getattr(scatter, _ASPECTS[name][0]), getattr(gather, _ASPECTS[name][1])) for name in compared}
+    differences = ", ".join(f"{name} {one} and {other}" for name, (one, other) in sides.items() if one != other)
+    if not differences:
+        return "an AllGather has no ReduceScatter of its own before it"
     return f"an AllGather does not gather what the ReduceScatter before it scattered: {differences}"

@@ -109,6 +109,7 @@ def _instance(joined: Joined, contents: Contents, index: int, has_device_rows: b
         graphs=tuple(joined.graphs[number][0] for number in contents.graphs.get(index, ())),
         has_device_rows=has_device_rows,
         num_skipped=joined.capture.quarantine.num_skipped,
+        num_other_kernels=joined.capture.num_other_kernels,
         others_ran=others_ran,
         backend=joined.capture.origin.backend,
     )

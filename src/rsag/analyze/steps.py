@@ -19,6 +19,9 @@ from rsag.traces.events import Metadata, Range
 _IN = frozenset({Kind.ALL_REDUCE.value, Kind.REDUCE_SCATTER.value, Kind.BROADCAST.value, Kind.REDUCE.value})
 _OUT = frozenset({Kind.ALL_GATHER.value})
 
+GRAPH = "a graph launch"
+"""Stands for the collectives of a graph that was not expanded."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Step:
@@ -133,7 +136,7 @@ def _steps(held: Held, device: int | None) -> Steps:
     timed.sort(key=lambda one: one[0])
     graphs = sum(graph.device == device for graph in held.graphs)
     steps = [found for _, found in timed if found.collective not in P2P]
-    return (*steps, *[Step(collective="a graph launch", how="not expanded")] * graphs)
+    return (*steps, *[Step(collective=GRAPH, how="not expanded")] * graphs)
 
 
 def _ran(held: Held, one: Executed, how: str) -> list[Step]:

@@ -34,6 +34,7 @@ class Held:
     graphs: tuple[GraphLaunch, ...]
     has_device_rows: bool
     num_skipped: int  # rows of the file that could not be used, which may have been kernels
+    num_other_kernels: int  # of the whole file, which compute
     others_ran: bool  # other instances of the range ran kernels
     backend: str | None
 
@@ -153,7 +154,7 @@ def _of_kernels(held: Held, kernels: Sequence[Executed], copied: Sequence[Execut
         message = f"{counted(len(split), 'call')} ran as more than one kernel"
         reasons.append(_reason(KernelReasonCode.MORE_KERNELS_THAN_CALLS, message))
         return Judged(structure=Structure.SEVERAL, evidence=evidence, reasons=tuple(reasons))
-    structure, more = _of_units(units, alone=Structure.SINGLE_KERNEL)
+    structure, more = _of_units(held, units, alone=Structure.SINGLE_KERNEL)
     return Judged(structure=structure, evidence=evidence, reasons=(*reasons, *more))
 
 
@@ -174,7 +175,7 @@ def _group(held: Held, kernels: Sequence[Executed]) -> tuple[Structure, list[Ker
     return Structure.CANNOT_TELL, [_reason(KernelReasonCode.GROUP, message)]
 
 
-def _of_units(units: Sequence[Unit], *, alone: Structure) -> tuple[Structure, list[KernelReason]]:
+def _of_units(held: Held, units: Sequence[Unit], *, alone: Structure) -> tuple[Structure, list[KernelReason]]:
     """The structure of executions of one collective each; `alone` where all are of one kind."""
     kinds = {collective for collective, _ in units}
     if len(kinds) == 1:
@@ -184,11 +185,19 @@ def _of_units(units: Sequence[Unit], *, alone: Structure) -> tuple[Structure, li
     pairing = pair(units)
     if pairing.differs is not None:
         return Structure.SEVERAL, [_reason(KernelReasonCode.PAIRS_DIFFER, pairing.differs)]
+    reasons = [_identity(held)]
     if pairing.unknown:
-        missing = _and(pairing.unknown)
-        message = f"that each AllGather gathers what a ReduceScatter scattered is not proved: {missing} not recorded"
-        return Structure.DECOMPOSED, [_reason(KernelReasonCode.PAIRS_UNPROVED, message)]
-    return Structure.DECOMPOSED, []
+        message = f"that the AllGathers fit the ReduceScatters is not proved: {_and(pairing.unknown)} not recorded"
+        reasons.append(_reason(KernelReasonCode.PAIRS_UNPROVED, message))
+    return Structure.DECOMPOSED, reasons
+
+
+def _identity(held: Held) -> KernelReason:
+    message = "that an AllGather gathers the very shards that a ReduceScatter left is in no capture"
+    if held.num_other_kernels:
+        ran = counted(held.num_other_kernels, "other kernel")
+        message += f": the file has {ran}, which may have changed them in between, as an optimizer's step does"
+    return _reason(KernelReasonCode.IDENTITY_UNPROVED, message)
 
 
 def _of_copies(held: Held, copied: Sequence[Executed]) -> Judged:
@@ -205,7 +214,8 @@ def _skipped(held: Held) -> KernelReason:
 
 def _of_calls(held: Held, calls: Sequence[Asked]) -> Judged:
     in_order = sorted(calls, key=lambda call: call.start_ns or 0)
-    structure, reasons = _of_units([(call.collective, call.metadata) for call in in_order], alone=Structure.SINGLE_CALL)
+    units = [(call.collective, call.metadata) for call in in_order]
+    structure, reasons = _of_units(held, units, alone=Structure.SINGLE_CALL)
     backend = next((call.host_backend for call in calls if call.host_backend), held.backend)
     message = f"{backend} has no kernels: the evidence is the calls"
     reasons.append(_reason(KernelReasonCode.NO_DEVICE_KERNELS, message))

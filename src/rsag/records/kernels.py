@@ -40,8 +40,8 @@ class Structure(str, Enum):
     """How the collectives that were asked for in a range were executed on a device."""
 
     SINGLE_KERNEL = "single-kernel"  # one kernel for each collective, all of one kind
-    DECOMPOSED = "decomposed"  # ReduceScatters, each followed by the AllGather of what it scattered, nothing else
-    GROUPED = "grouped"  # fewer kernels than collectives: a kernel ran a group of them
+    DECOMPOSED = "decomposed"  # ReduceScatters, each followed by an AllGather that fits it, no other collective
+    GROUPED = "grouped"  # fewer kernels than collectives: a kernel ran a group of them, or a coalesced call
     COPY_ENGINE = "copy-engine"  # no kernel: copies between devices
     NO_KERNEL = "no-kernel"  # none in the file; the reasons say why that may be
     SINGLE_CALL = "single-call"  # a backend without kernels: calls of one kind
@@ -81,6 +81,7 @@ class KernelReasonCode(str, Enum):
     COALESCED = "coalesced"
     PAIRS_DIFFER = "pairs-differ"
     PAIRS_UNPROVED = "pairs-unproved"
+    IDENTITY_UNPROVED = "identity-unproved"
     BY_NAME = "by-name"
     SUMS = "sums"
     INSTANCES_DIFFER = "instances-differ"
