@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 import pytest
 from opened import Open, Opened
 
-from page_runs import hostile_run, whole_run
+from page_runs import hostile_run, kinds_run, whole_run
 from rsag.cli.page import write_report
 
 if TYPE_CHECKING:
@@ -35,10 +35,13 @@ def browser() -> Iterator[Browser]:
 def open_page(browser: Browser) -> Iterator[Open]:
     contexts: list[BrowserContext] = []
 
-    def opened(path: Path, *, width: int = 1440, scheme: str = "light", motion: str = "reduce") -> Opened:
+    def opened(
+        path: Path, *, width: int = 1440, scheme: str = "light", motion: str = "reduce", scripts: bool = True
+    ) -> Opened:
         context = browser.new_context(
             viewport={"width": width, "height": 900},
             offline=True,
+            java_script_enabled=scripts,
             color_scheme=scheme,  # type: ignore[arg-type]
             reduced_motion=motion,  # type: ignore[arg-type]
         )
@@ -67,6 +70,12 @@ def run(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture(scope="session")
 def report(run: Path) -> Path:
     return run / "report.html"
+
+
+@pytest.fixture(scope="session")
+def kinds(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The page of a run with two kinds of buffers; in one of them AllReduce differs from itself."""
+    return write_report(kinds_run(tmp_path_factory.mktemp("kinds") / "run", control_differs=True))
 
 
 @pytest.fixture(scope="session")

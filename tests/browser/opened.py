@@ -19,8 +19,8 @@ class Opened:
     requests: list[str] = field(default_factory=list)
 
     def draw_all(self) -> None:
-        """Have every plot drawn that has a place to be drawn in, as before printing."""
-        self.page.evaluate("dispatchEvent(new Event('beforeprint'))")
+        """Have every plot drawn, as for printing, and leave open and closed what was so."""
+        self.page.evaluate("for (const name of ['beforeprint', 'afterprint']) dispatchEvent(new Event(name))")
 
 
 Open = Callable[..., Opened]

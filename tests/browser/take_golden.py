@@ -31,7 +31,7 @@ def main(run: Path) -> None:
         for width, scale in SCALE.items():
             page = browser.new_page(viewport={"width": width, "height": MOST_HIGH}, device_scale_factor=scale)
             page.goto(page_file.absolute().as_uri())
-            page.evaluate("dispatchEvent(new Event('beforeprint'))")  # draws every plot
+            page.evaluate("for (const name of ['beforeprint', 'afterprint']) dispatchEvent(new Event(name))")  # draws
             page.screenshot(path=GOLDEN / f"report-{width}.jpg", type="jpeg", quality=70)
 
 

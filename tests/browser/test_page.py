@@ -44,7 +44,7 @@ def comparison(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.mark.parametrize("width", [390, 1440])
 @pytest.mark.parametrize("scheme", ["light", "dark"])
-@pytest.mark.parametrize("name", ["report", "hostile", "ring", "comparison"])
+@pytest.mark.parametrize("name", ["report", "kinds", "hostile", "ring", "comparison"])
 def test_it_opens_from_disk_and_has_nothing_to_complain_of(
     request: pytest.FixtureRequest, open_page: Open, name: str, scheme: str, width: int
 ) -> None:
@@ -55,11 +55,31 @@ def test_it_opens_from_disk_and_has_nothing_to_complain_of(
     assert ([], [path.as_uri()]) == (opened.complaints, opened.requests)
 
 
-@pytest.mark.parametrize("name", ["report", "hostile", "ring", "comparison"])
+@pytest.mark.parametrize("name", ["report", "kinds", "hostile", "ring", "comparison"])
 def test_nothing_sticks_out_sideways_on_a_phone(request: pytest.FixtureRequest, open_page: Open, name: str) -> None:
     page = open_page(request.getfixturevalue(name), width=390).page
 
     assert 390 == page.evaluate("document.documentElement.scrollWidth")
+
+
+def test_a_long_word_does_not_widen_a_phone(run: Path, tmp_path: Path, open_page: Open) -> None:
+    word = "x" * 5000
+
+    def lengthen(verdict: dict[str, object]) -> None:
+        reason = {"code": "not-measured", "message": word}
+        verdict.update(reasons=[word], sentence=word)
+        verdict["equivalence"][0].update(evidence=word, conditions=word)  # type: ignore[index]
+        verdict["latency"][1].update(outcome="inconclusive", ratio=None, reasons=[reason])  # type: ignore[index]
+
+    directory = copy_run(run, tmp_path / "run")
+    edit(directory / "verdict.json", lengthen)
+    page = open_page(write_report(directory), width=390).page
+    page.evaluate("document.querySelectorAll('details').forEach((one) => { one.open = true; })")
+
+    assert 390 == page.evaluate("document.documentElement.scrollWidth")
+
+
+# ------------------------------------------------------------------------------------------------------------ on paper
 
 
 def test_it_prints(report: Path, open_page: Open) -> None:
@@ -68,6 +88,46 @@ def test_it_prints(report: Path, open_page: Open) -> None:
 
     assert b"%PDF" == printed[:4]
     assert [] == opened.complaints
+
+
+CLOSED = """[...document.querySelectorAll('details:not([data-cycles])')].filter(
+    (one) => !one.lastElementChild.checkVisibility()).length"""
+
+
+def test_on_paper_nothing_is_closed_but_the_cycles_and_afterwards_all_is_as_before(
+    report: Path, open_page: Open
+) -> None:
+    page = open_page(report).page
+    page.emulate_media(media="print")
+    before = page.locator("details[open]").count()
+    page.evaluate("dispatchEvent(new Event('beforeprint'))")
+    closed = page.evaluate(CLOSED)
+    cycles = page.locator("details[data-cycles][open]").count()
+    page.evaluate("dispatchEvent(new Event('afterprint'))")
+
+    assert (0, 0, before) == (closed, cycles, page.locator("details[open]").count())
+
+
+def test_on_paper_nothing_is_closed_without_scripts_either(report: Path, open_page: Open) -> None:
+    page = open_page(report, scripts=False).page
+    table = page.locator("#ratio-table")
+    on_screen = table.is_visible()
+    page.emulate_media(media="print")
+
+    assert (False, True) == (on_screen, table.is_visible())
+
+
+# ----------------------------------------------------------------------------------------------------- without scripts
+
+
+@pytest.mark.parametrize("name", ["report", "ring", "comparison"])
+def test_without_scripts_there_is_nothing_dead_to_press_and_it_is_said(
+    request: pytest.FixtureRequest, open_page: Open, name: str
+) -> None:
+    page = open_page(request.getfixturevalue(name), scripts=False).page
+
+    assert [] == [one for one in page.locator("button, select, input, [data-cycles]").all() if one.is_visible()]
+    assert page.locator(".no-scripts").is_visible()
 
 
 # --------------------------------------------------------------------------------------------------------------- plots
@@ -112,6 +172,64 @@ def test_a_ratio_that_is_no_answer_has_no_place_on_the_scale(run: Path, tmp_path
 
     assert [] == opened.complaints
     assert [True, True] == opened.page.evaluate(below)
+
+
+PLOTTED = """[...document.querySelectorAll('[data-plot="ratios"] svg')].map((svg) =>
+    [svg.previousElementSibling.textContent, svg.querySelectorAll('circle').length,
+     svg.querySelector('g[aria-label="rect"]')?.children.length ?? 0])"""
+
+
+def test_each_kind_of_buffers_has_a_plot_of_its_own_and_an_invalid_one_no_points_and_no_band(
+    kinds: Path, open_page: Open
+) -> None:
+    opened = open_page(kinds)
+    opened.draw_all()
+
+    assert {
+        ("graph, float32 sum", True, 6),
+        ("graph, float32 sum, symmetric", False, 0),
+        ("eager, float32 sum", True, 6),
+        ("eager, float32 sum, symmetric", False, 0),
+    } == {(name, points > 0, bands) for name, points, bands in opened.page.evaluate(PLOTTED)}
+
+
+def test_what_is_invalid_does_not_stretch_the_axis(kinds: Path, open_page: Open) -> None:
+    """The invalid ratios reach to 1.7; alone with the line at 1 they leave an axis without any other tick."""
+    opened = open_page(kinds)
+    opened.draw_all()
+    ticks = opened.page.evaluate(
+        """[...document.querySelectorAll('[data-plot="ratios"] svg')].map((svg) =>
+             [...svg.querySelectorAll('g[aria-label="y-axis tick label"] text')].map(
+               (one) => Number(one.textContent)))"""
+    )
+
+    assert max(ticks[0]) > 1.5
+    assert max(ticks[1]) <= 1.1
+
+
+def test_a_composition_has_one_colour_in_all_plots_of_the_page(kinds: Path, open_page: Open) -> None:
+    opened = open_page(kinds)
+    opened.draw_all()
+    colours = opened.page.evaluate(
+        """Object.fromEntries(['ratios', 'wire'].map((kind) => [kind, Object.fromEntries(
+             [...document.querySelectorAll(`[data-legend="${kind}"] .item`)].map((one) =>
+               [one.textContent, one.firstElementChild.style.color]))]))"""
+    )
+    of_wire = colours["wire"]
+
+    assert colours["ratios"] == {name: of_wire[name] for name in ("rs_ag_naive", "rs_ag_in_place")}
+    assert of_wire["rs_ag_naive"] == of_wire["rs_ag_naive (symmetric)"]
+    assert 3 == len(set(of_wire.values()))
+
+
+def test_squares_are_the_direct_arm_of_each_kind_of_buffers(kinds: Path, open_page: Open) -> None:
+    opened = open_page(kinds)
+    opened.draw_all()
+    squares = opened.page.evaluate(
+        "timings(DATA.cases[0]).filter((one) => one.symbol === 'square').map((one) => one.arm)"
+    )
+
+    assert {"all_reduce", "all_reduce (symmetric)"} == set(squares)
 
 
 def test_the_table_behind_the_ratios_says_what_the_verdict_says(run: Path, report: Path, open_page: Open) -> None:
@@ -252,7 +370,7 @@ def test_a_script_that_the_policy_does_not_name_does_not_run(report: Path, open_
 
 @pytest.mark.parametrize("width", [390, 1440])
 @pytest.mark.parametrize("scheme", ["light", "dark"])
-@pytest.mark.parametrize("name", ["report", "ring", "comparison"])
+@pytest.mark.parametrize("name", ["report", "kinds", "ring", "comparison"])
 def test_axe_finds_nothing_serious(
     request: pytest.FixtureRequest, open_page: Open, name: str, scheme: str, width: int
 ) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import base64
+import dataclasses
 import hashlib
 import json
 import re
@@ -18,13 +19,16 @@ from page_runs import HOSTILE, KEPT, LATENCY, copy_run, edit, hostile_run
 from rsag.analyze.compare import compare
 from rsag.cli.page import make_schedules
 from rsag.errors import UsageError
+from rsag.records.compare import MemoryChange
 from rsag.records.contracts import ContractOutcome
+from rsag.records.latency import ArmRole, Buffers, TimedArm, TimeOutcome
+from rsag.report.execution import PROBES
 from rsag.report.page import render
 from rsag.report.page.compared import view_comparison
 from rsag.report.page.render import render_comparison, render_ring, render_run, visible
 from rsag.report.page.view import read_view
 from rsag.report.page.words import Words, languages, load_words
-from saved_runs import judged
+from saved_runs import CANDIDATE, DIRECT, judged, row
 
 PACKAGE = Path(render.__file__).parent
 SCRIPTS = [*PACKAGE.glob("vendor/*.js"), *PACKAGE.glob("assets/*.js")]
@@ -221,6 +225,19 @@ def test_a_language_that_is_not_there_is_refused() -> None:
         load_words("xx")
 
 
+def test_the_page_and_the_terminal_name_probes_alike() -> None:
+    assert PROBES == {probe: WORDS(f"probe.{probe.value}") for probe in PROBES}
+
+
+def test_names_of_facts_are_translated_whatever_their_heading(tmp_path: Path) -> None:
+    """Versions under a heading of the same word as the facts': they stay as the records have them."""
+    words = Words(lang="en", texts={**WORDS.texts, "env.versions": WORDS("env.facts"), "env.started": "begun"})
+    text = Page(render_run(read_view(LATENCY, words), (), words)).text
+
+    assert "begun" in text
+    assert "torch" in text
+
+
 def test_the_page_says_its_language() -> None:
     words = Words(lang="tlh", texts=WORDS.texts)
     page = Page(render_run(read_view(LATENCY, words), (), words))
@@ -251,3 +268,36 @@ def test_contracts_that_came_out_differently_are_on_the_page_of_two_runs() -> No
 
     assert re.search(r"exact-sum\s*1\s*pass\s*fail", page.text)
     assert "There are no times to hold against each other." in page.text
+
+
+def test_nothing_tried_is_not_said_to_be_alike() -> None:
+    compared = compare(judged(0), judged(1))
+    page = Page(render_comparison(compared, view_comparison(compared), WORDS))
+
+    assert "No contract was tried in either run." in page.text
+    assert "Memory was measured in neither run." in page.text
+
+
+def test_peaks_that_differ_are_on_the_page_of_two_runs() -> None:
+    change = MemoryChange(composition="rs_ag_naive", bytes=2**20, rank=1, a_peak_bytes=2**21, b_peak_bytes=None)
+    compared = dataclasses.replace(compare(judged(0), judged(1)), memory=(change,), num_same_memory=3)
+    page = Page(render_comparison(compared, view_comparison(compared), WORDS))
+
+    assert "1 of 4 measured peaks of one rank differ." in page.text
+    assert re.search(r"rs_ag_naive\s*1 MiB\s*1\s*2 MiB\s*–", page.text)
+
+
+def test_what_is_invalid_in_one_run_shows_no_interval_there() -> None:
+    wrong = row(CANDIDATE, outcome=TimeOutcome.INVALID, interval=(1.646, 1.711))
+    view = view_comparison(compare(judged(0, row(DIRECT), wrong), judged(1, row(DIRECT), wrong)))
+
+    assert ["invalid", "invalid"] == [view.lines[1].a, view.lines[1].b]
+    assert {(None, None)} == {(point.low, point.high) for point in view.points}
+
+
+def test_a_control_in_buffers_of_its_own_is_known_by_its_role() -> None:
+    control = TimedArm(role=ArmRole.CONTROL, composition="all_reduce", buffers=Buffers.SYMMETRIC)
+    own = row(control, outcome=TimeOutcome.INCONCLUSIVE, interval=(0.9, 1.1))
+    points = view_comparison(compare(judged(0, own), judged(1, own))).points
+
+    assert [(ArmRole.CONTROL, "cpu, float32 sum, symmetric")] * 2 == [(point.role, point.kind) for point in points]
