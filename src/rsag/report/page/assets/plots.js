@@ -71,7 +71,7 @@ function ratioPlots(box, width, points, names, colours, band) {
     box.append(element("p", kind, { class: "aside" }), common(width, {
       height: width < NARROW ? 260 : 320,
       x: payloadAxis(points.map((one) => one.bytes)),
-      y: { domain: d3.extent(reach), nice: true, grid: true, ticks: 6, label: `↑ ${word("ratio")}` },
+      y: { domain: d3.min(reach) < d3.max(reach) ? d3.extent(reach) : [0.9, 1.1], nice: true, grid: true, ticks: 6, label: `↑ ${word("ratio")}` },
       marks: [
         Plot.rect(of(band), { x1: (one) => one.bytes / 1.45, x2: (one) => one.bytes * 1.45, y1: "low", y2: "high", fill: "var(--band)" }),
         Plot.ruleY([1], { stroke: "currentColor" }),
