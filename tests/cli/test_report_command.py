@@ -131,21 +131,11 @@ def test_two_runs_are_laid_over_each_other(capsys: pytest.CaptureFixture[str], t
     assert page == (tmp_path / "page.html").read_text()
 
 
-<<<<<<< HEAD
-def test_a_page_of_a_moved_run_is_the_same_but_for_where_it_lies(
-    capsys: pytest.CaptureFixture[str], kept: Path
-) -> None:
-=======
 def test_a_page_of_a_moved_run_differs_in_its_path_alone(capsys: pytest.CaptureFixture[str], kept: Path) -> None:
->>>>>>> page
     run(capsys, "report", str(kept))
     first = (kept / "report.html").read_text()
     moved = kept.parent / "elsewhere" / "run"
     shutil.copytree(kept, moved)
     run(capsys, "report", str(moved))
 
-<<<<<<< HEAD
-    assert first.replace(str(kept), str(moved)) == (moved / "report.html").read_text()
-=======
     assert first == (moved / "report.html").read_text().replace(str(moved), str(kept))
->>>>>>> page
