@@ -13,6 +13,7 @@ import pytest
 from page_runs import CONTRACTS, KEPT, LATENCY, MEMORY, copy_run, edit, figures, kinds_run
 from rsag.errors import UsageError
 from rsag.records.codec import load_document
+from rsag.records.contracts import ContractOutcome
 from rsag.records.latency import ArmRole
 from rsag.records.verdict import Holds, Verdict
 from rsag.report.page.times import MOST_DETAILED, MOST_LISTED, Standing
@@ -153,6 +154,12 @@ def test_a_verdict_of_another_plan_is_not_laid_over_the_cycles(tmp_path: Path) -
 
 
 # ------------------------------------------------------------------------------------------- memory, contracts, claims
+
+
+def test_the_verdict_rests_on_the_contracts_that_could_be_tried_and_on_no_others() -> None:
+    tried = sum(row.outcome is not ContractOutcome.UNSUPPORTED for row in verdict_of(CONTRACTS).contracts)
+    assert 0 < tried < len(verdict_of(CONTRACTS).contracts)
+    assert any(str(one).startswith(f"{tried:,} contract") for one in view_of(CONTRACTS).headline.rests_on)
 
 
 def test_measured_moments_stand_at_their_instruction_and_hidden_ones_between() -> None:

@@ -111,7 +111,8 @@ def _rests_on(files: Files, verdict: Verdict, words: Words) -> list[Figure]:
             found.append(counted(words(f"rests.{key}", n=f"{count:,}", **values), source))
 
     add("worlds", f"{PROOFS}: num_worlds", 0 if files.proofs is None else files.proofs.num_worlds)
-    add("contracts", f"{VERDICT}: contracts[*]", len(verdict.contracts))
+    tried = sum(row.outcome is not ContractOutcome.UNSUPPORTED for row in verdict.contracts)
+    add("contracts", f"{VERDICT}: contracts[*].outcome", tried)
     # All arms of a case run in each of its rounds, the direct ones of every kind of buffers too.
     rounds = {case_of(row): row.rounds for row in verdict.latency if row.role is ArmRole.DIRECT}
     add("rounds", f"{VERDICT}: latency[*].rounds", sum(rounds.values()), cases=len(rounds))
