@@ -35,7 +35,8 @@ FREE_TEXT = {
 
 
 def copy_run(kept: Path, directory: Path) -> Path:
-    shutil.copytree(kept, directory)
+    """The records of a kept run, without the page that may lie beside them."""
+    shutil.copytree(kept, directory, ignore=shutil.ignore_patterns("report.html"))
     return directory
 
 
