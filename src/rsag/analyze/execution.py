@@ -9,7 +9,7 @@ from typing import NamedTuple
 from rsag.analyze.kernels import read_kernels
 from rsag.errors import UsageError
 from rsag.records.execution import BoundaryRow, Counted, ExecutionRow, KernelsPlan, NativeProbe, Probe
-from rsag.records.kernels import Agreement, ProbeVerdict, RangeRow
+from rsag.records.kernels import Agreement, ProbeVerdict, RangeRow, in_words
 from rsag.records.latency import ArmRole, PredictionOutcome, TimedArm
 from rsag.records.plan import Plan
 from rsag.records.protocol import Choice, Protocols
@@ -130,9 +130,9 @@ def _verdict(
 ) -> ProbeVerdict:
     predicted = _predicted(plan, kernels)
     unlike = [
-        f"{row.range} {_where(row)}: {_words(_ran(row))}, and the ledger says {_words(predicted[row.range])}"
+        f"{row.range} {_where(row)}: {in_words(row.ran)}, and the ledger says {in_words(predicted[row.range])}"
         for row in found
-        if _ran(row) != predicted[row.range]
+        if row.ran != predicted[row.range]
     ]
     seen = {name: sum(row.range == name for row in found) for name in kernels.ranges}
     absent = [
@@ -162,17 +162,8 @@ def _predicted(plan: Plan, kernels: KernelsPlan) -> dict[str, dict[str, int]]:
     return counts
 
 
-def _ran(row: RangeRow) -> dict[str, int]:
-    """Kernels by what they ran; on a backend without kernels the calls."""
-    return row.collectives if row.device is not None else row.calls
-
-
 def _where(row: RangeRow) -> str:
     return f"in file {row.source}" if row.device is None else f"on device {row.device}"
-
-
-def _words(counts: Mapping[str, int]) -> str:
-    return " + ".join(f"{count} {name}" for name, count in counts.items()) or "nothing"
 
 
 def _choices(kernels: KernelsPlan, protocols: Protocols | None) -> list[Capture]:
@@ -285,7 +276,7 @@ def judge_meaning(plan: Plan, execution: Execution) -> Equivalence:
 
 
 def _each(probe: ProbeVerdict, name: str) -> list[dict[str, int]]:
-    return [_ran(row) for row in probe.ranges if row.range == name]
+    return [row.ran for row in probe.ranges if row.range == name]
 
 
 _PROBES = {Probe.RANKS: "one process a rank", Probe.NATIVE: "one process for all GPUs"}
@@ -304,4 +295,4 @@ def _evidence(kernels: KernelsPlan, probe: ProbeVerdict) -> str:
 
 
 def _kinds(counts: Sequence[dict[str, int]]) -> str:
-    return " or ".join(dict.fromkeys(map(_words, counts)))
+    return " or ".join(dict.fromkeys(map(in_words, counts)))

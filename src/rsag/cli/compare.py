@@ -51,13 +51,10 @@ def command(a: Path, b: Path, allow_mixed: bool, form: str, out: Path | None, as
 
 
 def _write_page(compared: Comparison, out: Path | None) -> None:
-    from rsag.cli.page import write_text
+    from rsag.cli.page import put_text
     from rsag.report.page.compared import view_comparison
     from rsag.report.page.render import render_comparison
     from rsag.report.page.words import load_words
 
     page = render_comparison(compared, view_comparison(compared), load_words())
-    if out is None:
-        click.echo(page, nl=False)
-    else:
-        write_text(out, page)
+    put_text(page, out)

@@ -60,6 +60,14 @@ def write_text(path: Path, text: str) -> None:
         raise UsageError(f"{path} cannot be written", got=error.strerror, do="name another path") from error
 
 
+def put_text(text: str, out: Path | None) -> None:
+    """On standard output, or into the file that was asked for."""
+    if out is None:
+        click.echo(text, nl=False)
+    else:
+        write_text(out, text)
+
+
 def schedules_of(directory: Path) -> tuple[Schedule, ...]:
     """The rings of the run's world size: of its own recorded programs where it has them, else recorded anew."""
     from rsag.programs.document import load_programs

@@ -34,7 +34,7 @@ def command(run: Path, form: str, out: Path | None, lang: str | None) -> int:
     The page is made of whatever the directory holds, and says what is missing. The others need a verdict.json: `rsag
     judge` makes one.
     """
-    from rsag.cli.page import write_report, write_text
+    from rsag.cli.page import put_text, write_report
     from rsag.records.rundir import require_run_directory
 
     require_run_directory(run)
@@ -44,10 +44,7 @@ def command(run: Path, form: str, out: Path | None, lang: str | None) -> int:
     if lang is not None:
         raise UsageError("only the page has languages", got=f"--lang {lang}", do="leave --lang out")
     text = _markdown(run) if form == "markdown" else junit_of(run, ())
-    if out is None:
-        click.echo(text, nl=False)
-    else:
-        write_text(out, text)
+    put_text(text, out)
     return ExitCode.DONE
 
 

@@ -79,7 +79,7 @@ def command(
 
 def _write_page(world_size: int, numel: int, out: Path | None) -> None:
     """The page steps through all schedules, whichever was asked for: the reader chooses there."""
-    from rsag.cli.page import MOST_DRAWN, make_schedules, write_text
+    from rsag.cli.page import MOST_DRAWN, make_schedules, put_text
     from rsag.report.page.render import render_ring
     from rsag.report.page.words import load_words
 
@@ -91,10 +91,7 @@ def _write_page(world_size: int, numel: int, out: Path | None) -> None:
             do="leave --html out, or ask for fewer: each rank does the same, one chunk on",
         )
     page = render_ring(make_schedules(world_size, numel), load_words())
-    if out is None:
-        click.echo(page, nl=False)
-    else:
-        write_text(out, page)
+    put_text(page, out)
 
 
 def _check_numel(numel: int, world_size: int) -> None:

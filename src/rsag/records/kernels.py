@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import Enum
 from typing import ClassVar
@@ -131,6 +132,16 @@ class RangeRow:
     unattributed: int
     unattributed_calls: int
     reasons: tuple[KernelReason, ...]
+
+    @property
+    def ran(self) -> dict[str, int]:
+        """Kernels by what they ran; on a backend without kernels the calls."""
+        return self.calls if self.device is None else self.collectives
+
+
+def in_words(counts: Mapping[str, int]) -> str:
+    """`5 reduce_scatter + 5 all_gather`."""
+    return " + ".join(f"{count} {name}" for name, count in counts.items()) or "nothing"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -9,7 +9,7 @@ from rich.table import Table
 from rich.text import Text
 
 from rsag.records.execution import BoundaryRow, LoggedCount, Probe
-from rsag.records.kernels import ProbeVerdict, RangeRow
+from rsag.records.kernels import ProbeVerdict, RangeRow, in_words
 from rsag.records.latency import PredictionOutcome
 from rsag.records.verdict import Verdict
 from rsag.report.tables import MARKS, plain_table
@@ -52,24 +52,15 @@ def ranges_table(probes: Sequence[ProbeVerdict]) -> Table:
         table.add_row(Text(PROBES[probe.probe], style="bold"))
         for name in dict.fromkeys(row.range for row in probe.ranges):
             rows = [row for row in probe.ranges if row.range == name]
-            agree = all(ran(row) == probe.predicted.get(name) for row in rows)
+            agree = all(row.ran == probe.predicted.get(name) for row in rows)
             mark, style = _MARK[PredictionOutcome.AGREES if agree else PredictionOutcome.DIFFERS]
             table.add_row(
                 f" {name}",
                 _joined(row.structure.value for row in rows),
-                _joined(words(ran(row)) for row in rows) + f" ({_places(rows)})",
+                _joined(in_words(row.ran) for row in rows) + f" ({_places(rows)})",
                 Text(f"{mark} {'as predicted' if agree else 'differs'}", style=style),
             )
     return table
-
-
-def ran(row: RangeRow) -> dict[str, int]:
-    """Kernels by what they ran, or on a backend without kernels the calls."""
-    return row.calls if row.device is None else row.collectives
-
-
-def words(counts: dict[str, int]) -> str:
-    return " + ".join(f"{count} {name}" for name, count in counts.items()) or "nothing"
 
 
 def _places(rows: Sequence[RangeRow]) -> str:

@@ -10,13 +10,12 @@ from dataclasses import dataclass
 from enum import Enum
 
 from rsag.records.contracts import ContractOutcome, ContractRow
-from rsag.records.kernels import ProbeVerdict, RangeRow
+from rsag.records.kernels import ProbeVerdict, RangeRow, in_words
 from rsag.records.latency import LatencyRow, PredictionOutcome, TimeOutcome, WireVerdict
 from rsag.records.memory import MemoryVerdict
 from rsag.records.proof import ProofOutcome, ProofRow, Proofs
 from rsag.records.verdict import Verdict, VerdictOutcome
 from rsag.report.answers import answer
-from rsag.report.execution import ran, words
 from rsag.report.names import arm_name, case_name, wire_name
 from rsag.report.proofs import describe
 from rsag.units import format_bytes
@@ -181,7 +180,7 @@ def _kernels(probe: ProbeVerdict, row: RangeRow) -> _Case:
         name=f"{row.range} by {probe.probe.value}, {where}",
         status=_Status.SKIPPED if probe.outcome is PredictionOutcome.CANNOT_TELL else _Status.PASSED,
         message=probe.reasons[0] if probe.reasons else probe.outcome.value,
-        out="\n".join([f"{row.structure.value}: {words(ran(row))}", *probe.reasons, *reasons]),
+        out="\n".join([f"{row.structure.value}: {in_words(row.ran)}", *probe.reasons, *reasons]),
     )
 
 

@@ -8,15 +8,13 @@ from dataclasses import dataclass, replace
 from rsag.analyze.judged import case_of
 from rsag.analyze.meanings import DECOMPOSED, DIRECT
 from rsag.records.contracts import ContractOutcome
-from rsag.records.kernels import ProbeVerdict
+from rsag.records.kernels import ProbeVerdict, in_words
 from rsag.records.latency import ArmRole, Clock, LatencyRow, WireVerdict
 from rsag.records.memory import MemoryVerdict
 from rsag.records.plan import Plan
 from rsag.records.run import RunOutcome
 from rsag.records.rundir import PLAN, PROOFS, RUN, VERDICT
 from rsag.records.verdict import Holds, Meaning, Verdict
-from rsag.report.execution import ran
-from rsag.report.execution import words as ran_words
 from rsag.report.names import apart_name, arm_name, kind_name, wire_name
 from rsag.report.page.figures import Figure, counted, number, size, spread, word
 from rsag.report.page.files import Files
@@ -252,14 +250,14 @@ def _kernels(plan: Plan | None, probes: Sequence[ProbeVerdict]) -> list[Claim]:
             continue
         row, predicted = probes[0].ranges[index], probes[0].predicted.get(arm.range, {})
         at = f"{VERDICT}: kernels[0]"
-        kinds = {**predicted, **ran(row)}
-        apart = {kind: ran(row).get(kind, 0) - predicted.get(kind, 0) for kind in kinds}
+        kinds = {**predicted, **row.ran}
+        apart = {kind: row.ran.get(kind, 0) - predicted.get(kind, 0) for kind in kinds}
         differs = ", ".join(f"{count:+d} {kind}" for kind, count in apart.items() if count)
         claims.append(
             replace(
                 _nothing("kernels" if row.device is not None else "calls", arm.composition),
-                predicted=counted(ran_words(predicted), f"{at}.predicted.{arm.range}.*"),
-                measured=counted(ran_words(ran(row)), f"{at}.ranges[{index}].*"),
+                predicted=counted(in_words(predicted), f"{at}.predicted.{arm.range}.*"),
+                measured=counted(in_words(row.ran), f"{at}.ranges[{index}].*"),
                 residual=counted(differs or "0", f"{at}.*"),
             )
         )

@@ -6,11 +6,11 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from rsag.records.execution import BoundaryRow, Probe
-from rsag.records.kernels import KernelRow, ProbeVerdict, RangeRow
+from rsag.records.kernels import KernelRow, ProbeVerdict, RangeRow, in_words
 from rsag.records.plan import Plan
 from rsag.records.rundir import PLAN, VERDICT
 from rsag.records.verdict import Verdict
-from rsag.report.execution import logged_line, ran, span, words
+from rsag.report.execution import logged_line, span
 from rsag.report.kernel_evidence import counts, span_of
 from rsag.report.page.figures import NOTHING, Figure, counted
 
@@ -102,7 +102,7 @@ def view_kernels(plan: Plan | None, verdict: Verdict | None) -> KernelsView:
 def _ranges(number: int, probe: ProbeVerdict) -> list[RangeLine]:
     groups: dict[object, list[tuple[int, RangeRow]]] = {}
     for index, row in enumerate(probe.ranges):
-        key = (row.range, row.structure, row.evidence, tuple(ran(row).items()), row.reasons)
+        key = (row.range, row.structure, row.evidence, tuple(row.ran.items()), row.reasons)
         groups.setdefault(key, []).append((index, row))
     return [_range(number, probe, own) for own in groups.values()]
 
@@ -118,10 +118,10 @@ def _range(number: int, probe: ProbeVerdict, own: Sequence[tuple[int, RangeRow]]
         where=_where([one for _, one in own]),
         structure=Figure(text=row.structure.value, source=f"{at}.structure", value=row.structure.value),
         evidence=Figure(text=row.evidence.value, source=f"{at}.evidence", value=row.evidence.value),
-        predicted=counted(words(predicted), f"{VERDICT}: kernels[{number}].predicted.{row.range}.*"),
-        ran=counted(words(ran(row)), f"{at}.{'calls' if row.device is None else 'collectives'}.*"),
+        predicted=counted(in_words(predicted), f"{VERDICT}: kernels[{number}].predicted.{row.range}.*"),
+        ran=counted(in_words(row.ran), f"{at}.{'calls' if row.device is None else 'collectives'}.*"),
         time=counted(span_of(totals) if any(totals) else NOTHING, f"{at}.kernels[*].total_ns"),
-        as_predicted=ran(row) == predicted,
+        as_predicted=row.ran == predicted,
         reasons={reason.code.value: reason.message for reason in row.reasons},
     )
 
